@@ -7,7 +7,7 @@ Every array here is read-only and checked at birth; nothing is smoothed or made 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,8 @@ MAX_TOKENS = 1 << 20  # a larger batch is a typing mistake, and a dense table of
 MAX_SECONDS = 1e4
 
 
-def _frozen(values: npt.ArrayLike, dtype: type) -> npt.NDArray[np.generic]:
-    array = np.array(values, dtype=dtype)
+def _frozen(values: npt.ArrayLike, dtype: type) -> npt.NDArray[Any]:
+    array: npt.NDArray[Any] = np.array(values, dtype=dtype)
     array.flags.writeable = False
     return array
 
@@ -239,8 +239,8 @@ class StepCost:
         r = np.arange(max_requests + 1)
         other = per_request * r
         for curve in (fixed, overhead):
-            if curve is not None:
-                other = other + curve.at(r)
+            if curve is not None:  # a step without decoding rows pays what the smallest measured batch pays
+                other = other + curve.at(np.maximum(r, curve.first))
         self._other = other
         self._schedule = np.zeros(max_requests + 1) if schedule is None else schedule.at(r)
         self._schedule[0] = 0.0

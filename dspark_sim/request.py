@@ -45,6 +45,7 @@ class Request:
         steps, drafted, verified, accepted: sums over its decode steps (never the anchor or the bonus).
         preemptions: times it lost its KV and was recomputed.
         slowest_gap: longest time between two moments at which its user received tokens, None before the second.
+        last_emit: when its user last received tokens (``admitted`` for one whose first token existed then).
         outcome: one of :data:`OUTCOMES`.
     """
 
@@ -65,4 +66,5 @@ class Request:
     accepted: int = 0
     preemptions: int = 0
     slowest_gap: float | None = None
+    last_emit: float | None = None
     outcome: str = "unfinished"
