@@ -1,0 +1,61 @@
+"""What one could reach in one step if one knew its outcome: a bound to measure regret against, never a policy.
+
+It knows how many draft tokens the target would keep of each request, so nothing it verifies is wasted, and it verifies
+only as far as it pays: every kept token is worth one (none beyond the request's last), so it maximises
+(R + K) / seconds(K) over K = 0 .. Σ kept, the smallest K among equals, with the policy's belief of the step's seconds.
+Which tokens carry K does not change this step; they are taken position by position, so that rows stay as even as they
+can. A padded engine pays by its longest row, so there the longest length is chosen instead, and filled.
+
+The bound holds for one step: what a step leaves behind (which requests finish, where their text stands) is not looked
+at, so a policy can beat it over a whole run and regret can be negative.
+
+Not lossless: it looks at the outcome. Overlapped: a bound that pays for deciding would not be a bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from dspark_sim.policy import EngineSetup, IntArray, StepView, Timing
+
+
+@dataclass
+class Clairvoyant:
+    """Verifies exactly tokens that will be kept, as many as pay in this step.
+
+    Args:
+        cost: seconds of the objective: of the whole ``step``, or of ``verify`` alone.
+    """
+
+    cost: Literal["step", "verify"] = "step"
+
+    lossless: ClassVar[bool] = False
+    timing: ClassVar[Timing] = "overlapped"
+    needs_oracle: ClassVar[bool] = True
+
+    _setup: EngineSetup = field(init=False, repr=False, compare=False)
+
+    def start(self, setup: EngineSetup) -> None:
+        """Remembers the belief about step times and the engine's layout."""
+        self._setup = setup
+
+    def verify_lengths(self, view: StepView) -> IntArray:
+        """(R,) lengths, none above what will be kept."""
+        R, G = view.requests, view.block_size
+        kept = np.minimum(np.minimum(view.oracle, view.drafted), view.remaining - 1)  # the bonus token needs a place
+        at_least = R - np.bincount(kept, minlength=G + 1).cumsum()  # rows that keep more than 0, 1, …, G tokens
+        by_width = np.zeros(G + 1, dtype=np.int64)  # tokens kept when no row verifies more than w
+        at_least[:G].cumsum(out=by_width[1:])
+        seconds = self._setup.cost.table(R, view.prefill_tokens, view.kv_tokens, part=self.cost)
+        if self._setup.ragged == "padded":
+            rate = (R + by_width) / seconds[:: max(R, 1)][: G + 1]
+            return np.minimum(kept, int(rate.argmax()))
+        total = int(by_width[G])
+        K = int((np.arange(R, R + total + 1) / seconds[: total + 1]).argmax())
+        width = int(by_width.searchsorted(K, side="right")) - 1  # every row may go so far, some one token further
+        lengths = np.minimum(kept, width)
+        lengths[np.flatnonzero(kept > width)[: K - int(by_width[width])]] += 1
+        return lengths
