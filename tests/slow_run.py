@@ -1,0 +1,185 @@
+"""A whole replication with the slow engine: who submits requests when, and the three tables as lists of dicts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dspark_sim.request import Request
+from dspark_sim.workload import RequestStream, document_pools
+from tests.slow_engine import SlowEngine
+
+__all__ = ["SlowRun", "slow_simulate"]
+
+POLICY_STREAM = 5
+
+
+@dataclass
+class SlowRun:
+    """``visited``: request id -> (text position, trace row) of its decode steps, lost ones included."""
+
+    steps: list[dict[str, Any]]
+    intervals: list[dict[str, Any]]
+    requests: list[dict[str, Any]]
+    window: tuple[float, float]
+    visited: dict[int, list[tuple[int, int]]]
+
+
+class Traffic:
+    """Issues requests: at stated times (open loop), or one for each that finished (closed loop).
+
+    ``coming`` holds the moments of future submissions; the request itself is taken from the stream at that moment.
+    """
+
+    def __init__(self, scenario: Any, stream: RequestStream) -> None:
+        self.arrival, self.measure, self.stream = scenario.workload.arrival, scenario.measure, stream
+        self.limit = self.measure.requests if self.measure.mode == "whole_run" else math.inf
+        self.issued: list[Request] = []
+        self.coming: list[float] = []
+        self.open: Iterator[float] | None = None
+        if self.arrival.kind != "closed":
+            self.open = stream.arrivals()
+            self.coming = [next(self.open)]
+
+    def start(self, engine: SlowEngine) -> None:
+        """Closed loop: the first requests, at time 0."""
+        if self.open is None:
+            for _ in range(int(min(self.arrival.concurrency, self.limit))):
+                inside = self.measure.mode == "steady"
+                self.issue(engine, 0.0, self.stream.residual() if inside else self.stream.take())
+
+    def issue(self, engine: SlowEngine, now: float, request: Request) -> None:
+        self.issued.append(request)
+        engine.submit(request, now)
+
+    def deliver(self, engine: SlowEngine, now: float) -> None:
+        """Everything that was to come up to ``now``."""
+        while self.coming and self.coming[0] <= now and len(self.issued) < self.limit:
+            self.issue(engine, self.coming.pop(0), self.stream.take())
+            if self.open is not None:
+                self.coming.append(next(self.open))
+
+    def next_time(self) -> float:
+        return self.coming[0] if self.coming and len(self.issued) < self.limit else math.inf
+
+    def replace(self, engine: SlowEngine, now: float) -> None:
+        """Closed loop: a user whose request finished thinks, and sends the next."""
+        if self.open is None and len(self.issued) + len(self.coming) < self.limit:
+            if self.arrival.think_time_s == 0:
+                self.issue(engine, now, self.stream.take())
+            else:
+                self.coming.append(now + self.arrival.think_time_s)
+
+
+def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
+    """One arm, one replication."""
+    workload, measure = scenario.workload, scenario.measure
+    stream = RequestStream(workload, scenario.seed, replication)
+    domains = () if setup.trace is None else setup.trace.domain
+    pools = [] if setup.trace is None else document_pools(workload, domains, scenario.seed, replication)
+    arm = [a.name for a in scenario.arms].index(setup.name)
+    rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(replication, POLICY_STREAM, arm)))
+    finished: list[Request] = []
+    traffic = Traffic(scenario, stream)
+
+    def on_finish(request: Request, now: float) -> None:
+        finished.append(request)
+        traffic.replace(engine, now)
+
+    engine = SlowEngine(setup, [tpot_limit(c) for c in workload.classes], pools, rng, on_finish)
+    warmup = measure.warmup_s if measure.mode == "steady" else 0.0
+    until, wanted = math.inf, math.inf
+    if measure.mode == "whole_run":
+        wanted = measure.requests
+    elif measure.duration_s is not None:
+        until = warmup + measure.duration_s
+    else:
+        wanted = measure.duration_requests
+
+    def enough() -> bool:
+        return sum(1 for r in finished if r.finished is not None and r.finished > warmup or warmup == 0) >= wanted
+
+    now = 0.0
+    traffic.start(engine)
+    while not enough():
+        traffic.deliver(engine, now)
+        engine.admit(now)
+        if enough():
+            break
+        if not engine.running:
+            if traffic.next_time() > until:
+                break
+            now = traffic.next_time()
+            continue
+        ended = engine.step(now, until)
+        if ended is None:
+            break
+        now = ended
+    end = now if until == math.inf else until
+    traffic.deliver(engine, end)
+    return SlowRun(
+        steps=[labelled(setup, replication, step) for step in engine.steps],
+        intervals=[labelled(setup, replication, row) for row in binned(engine, finished, scenario.interval_s, end)],
+        requests=[labelled(setup, replication, request_row(r, workload)) for r in traffic.issued],
+        window=(warmup, end),
+        visited=engine.visited,
+    )
+
+
+def tpot_limit(one_class: Any) -> float:
+    limit = None if one_class.sla is None else one_class.sla.tpot_ms_max
+    return math.inf if limit is None else limit / 1000.0
+
+
+def labelled(setup: Any, replication: int, row: dict[str, Any]) -> dict[str, Any]:
+    return {"arm": setup.name, "replication": replication, "engine": 0, **row}
+
+
+def request_row(request: Request, workload: Any) -> dict[str, Any]:
+    names = ("id", "arrival", "admitted", "first_token", "finished", "prompt_tokens", "output_tokens", "skipped",
+             "emitted", "steps", "drafted", "verified", "accepted", "preemptions", "slowest_gap", "outcome")
+    return {"class": workload.classes[request.class_index].name} | {n: getattr(request, n) for n in names}
+
+
+def binned(engine: SlowEngine, finished: list[Request], width: float, end: float) -> list[dict[str, Any]]:
+    """The steps table summed by the bin in which each step ended, bins from time 0 to ``end`` without a hole."""
+    verify, prefill = engine.setup.profile.verify, engine.setup.profile.prefill
+    rows = []
+    for k in range(max(1, math.ceil(end / width))):
+        lo, hi = k * width, min((k + 1) * width, end)
+        mine = [s for s in engine.steps if int(s["end"] // width) == k]
+        row: dict[str, Any] = {"start": lo, "seconds": hi - lo, "steps": len(mine)}
+        row["busy_s"] = in_order(s["seconds"] for s in mine)
+        for name in ("draft_s", "schedule_s", "verify_s", "other_s"):
+            row[name] = in_order(s[name] for s in mine)
+        row["request_steps"] = sum(s["requests"] for s in mine)
+        row["request_seconds"] = in_order(s["requests"] * s["seconds"] for s in mine)
+        for name in ("drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens"):
+            row[name] = sum(s[name] for s in mine)
+        row["waiting_seconds"] = in_order(s["waiting"] * s["seconds"] for s in mine)
+        row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, verify, prefill))
+        row["finished"] = sum(1 for r in finished if int(r.finished // width) == k)
+        bins = sorted(math.floor(math.log(gap) * 100) for moment, gap in engine.gaps if int(moment // width) == k)
+        row["gap_bin"] = sorted(set(bins))
+        row["gap_count"] = [bins.count(b) for b in row["gap_bin"]]
+        rows.append(row)
+    return rows
+
+
+def in_order(values: Iterator[float]) -> float:
+    total = 0.0
+    for value in values:
+        total += value
+    return total
+
+
+def beyond(step: dict[str, Any], verify: Any, prefill: Any) -> bool:
+    """Whether the step asked the verify curve (or the prefill curve) for a size outside what was measured."""
+    size = step["padded_tokens"] - (step["prefill_tokens"] if prefill is not None else 0)
+    outside = size > 0 and not verify.first <= size <= verify.last
+    own = prefill is not None and step["prefill_tokens"] > 0
+    return outside or (own and not prefill.first <= step["prefill_tokens"] <= prefill.last)
