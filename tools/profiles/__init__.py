@@ -1,0 +1,1 @@
+"""One module per shipped hardware profile; each has ``extract(data, folder)`` and ``build(folder)``."""
