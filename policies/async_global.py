@@ -15,7 +15,8 @@ the lag makes safe. What engines do, as presets:
 * vLLM: ``{lag: 1}`` (v1/worker/gpu/spec_decode/adaptive_verification.py: argmax over drafter + verify time, new
   requests at confidence 1; its running maximum over the measured curve is a profile's ``running_max``).
 * TensorRT-LLM: ``{lag: 1, min_gain: 0.04, otherwise: all}`` (``confidence_min_predicted_gain`` of llmapi/llm_args.py,
-  default 0.04: trims only for a predicted gain, else verifies everything; the lag is an assumption).
+  default 0.04; _torch/speculative/dspark_confidence.py: trims only where Θ beats full verification by that much. Its
+  planner reads this step's own confidences, over a ladder of captured sizes, for greedy decoding; the lag is ours).
 
 Lossless: the budget is fixed before this step's confidences exist, and ranking by survival is a joint stopping rule.
 Overlapped: the budget, and so the size of the batch, is known while the previous step still runs; filling it is a

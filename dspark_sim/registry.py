@@ -1,0 +1,245 @@
+"""From what a scenario says to a policy object: ``early_stop`` | ``./mine.py:Mine`` | ``mine.py`` | ``pkg.mod:Mine``.
+
+A name without a path is looked up on the shelf (one file = one policy = one class); a path is read relative to the
+scenario's folder; ``module:Class`` is imported from the environment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast, get_type_hints
+
+from dspark_sim import shelves
+from dspark_sim.errors import PolicyLoadError, nearest, shown
+from dspark_sim.parameters import choices, converted, described, type_name
+from dspark_sim.policy import BudgetPolicy, Policy
+from dspark_sim.userfile import Loaded, import_file, import_module, raised
+
+__all__ = ["REQUIRED", "PolicySource", "find_policy", "list_policies", "load_policy", "make_policy"]
+
+REQUIRED: Any = ...  # stands for the default of a parameter that has none
+
+
+@dataclass(frozen=True)
+class PolicySource:
+    """Where a policy came from and what it says of itself.
+
+    Attributes:
+        name: the shelf's name, or the class's for a policy from elsewhere.
+        path: its file; None if a module has none.
+        sha256: of the file's bytes, "" without a file.
+        shipped: from the shelf.
+        lossless, timing, needs_confidence, needs_oracle: the class's claims.
+        doc: docstrings of the file and the class.
+        parameters: name -> (type as written in a scenario, default or :data:`REQUIRED`).
+    """
+
+    name: str
+    path: Path | None
+    sha256: str
+    shipped: bool
+    lossless: bool
+    timing: str
+    needs_confidence: bool
+    doc: str
+    parameters: Mapping[str, tuple[str, Any]]
+    needs_oracle: bool = False
+
+
+def load_policy(
+    reference: str, parameters: Mapping[str, Any] | None = None, base: Path | None = None
+) -> tuple[Policy, PolicySource]:
+    """A fresh policy object and its source.
+
+    Args:
+        reference: see the module.
+        parameters: values for the class's dataclass fields.
+        base: folder that relative paths start from (the scenario's), None for the working directory.
+
+    Raises:
+        PolicyLoadError: key ``policy`` for what concerns the reference or the class, ``policy.<parameter>`` for a
+            parameter; file and line where the policy's own file is at fault.
+    """
+    cls, source = find_policy(reference, base)
+    return make_policy(cls, source, parameters or {}), source
+
+
+def list_policies() -> list[PolicySource]:
+    """All policies of the shelf, by name."""
+    return [find_policy(name)[1] for name in sorted(_shelf())]
+
+
+def find_policy(reference: str, base: Path | None = None) -> tuple[type[Policy], PolicySource]:
+    """The class that a reference means, checked, and its source; nothing is constructed.
+
+    Raises:
+        PolicyLoadError: as :func:`load_policy`, except for parameters.
+    """
+    if not isinstance(reference, str) or not reference.strip():
+        raise PolicyLoadError(f"got {shown(reference)}, not the name of a policy", key="policy")
+    place, _, wanted = reference.strip().rpartition(":") if ":" in reference else (reference.strip(), "", "")
+    shipped = False
+    if place.endswith(".py") or "/" in place or "\\" in place:
+        loaded = import_file(_existing((base or Path()) / Path(place).expanduser(), reference))
+    elif wanted:
+        loaded = import_module(place)
+    else:
+        loaded, shipped = _from_shelf(place), True
+    cls = _the_class(loaded, wanted)
+    return cls, _checked(cls, place if shipped else cls.__name__, loaded, shipped)
+
+
+def make_policy(cls: type[Policy], source: PolicySource, parameters: Mapping[str, Any]) -> Policy:
+    """A fresh object of a class that :func:`find_policy` gave; every parameter is checked.
+
+    Raises:
+        PolicyLoadError: see :func:`load_policy`.
+    """
+    known = source.parameters
+    if not isinstance(parameters, Mapping):
+        raise PolicyLoadError(f"got {shown(parameters)}, not a mapping of parameters", key="policy")
+    for name in parameters:
+        if name not in known:
+            allowed = ", ".join(known) if known else f"{source.name} has no parameters"
+            raise PolicyLoadError("unknown parameter", key=f"policy.{name}", allowed=allowed,
+                                  suggestion=nearest(str(name), known))
+    hints = _hints(cls, source.path)
+    values = {}
+    for name, (_, default) in known.items():
+        if name in parameters:
+            try:
+                values[name] = converted(parameters[name], hints[name])
+            except ValueError as problem:
+                raise PolicyLoadError(str(problem), key=f"policy.{name}", allowed=described(hints[name]),
+                                      suggestion=nearest(parameters[name], choices(hints[name]))) from None
+        elif default is REQUIRED:
+            raise PolicyLoadError("is missing", key=f"policy.{name}", allowed=described(hints[name]))
+    try:
+        return cls(**values)
+    except ValueError as problem:
+        key, text = _blamed(str(problem), known)
+        raise PolicyLoadError(text, key=key) from None
+    except (Exception, SystemExit) as problem:
+        raise raised(problem, source.path, f"making a {cls.__name__}") from None
+
+
+# -- where classes come from -----------------------------------------------------------------------------------------
+def _shelf() -> dict[str, Path]:
+    return {p.stem: p for p in shelves.shelf(shelves.POLICIES).glob("*.py") if not p.stem.startswith("_")}
+
+
+def _from_shelf(name: str) -> Loaded:
+    names = _shelf()
+    if name in names:
+        return import_file(names[name])
+    allowed = f"{', '.join(sorted(names))}, or a file such as ./mine.py:Mine"
+    raise PolicyLoadError(f"unknown policy {shown(name)}", key="policy", allowed=allowed,
+                          suggestion=nearest(name, names))
+
+
+def _existing(path: Path, reference: str) -> Path:
+    try:
+        if path.is_file():
+            return path.resolve()
+        problem = "is a folder" if path.is_dir() else f"no such file in {path.parent.resolve()}"
+        others = [p.name for p in path.parent.glob("*.py")]
+    except (OSError, ValueError):
+        problem, others = "cannot be read", []
+    raise PolicyLoadError(f"{shown(reference)}: {problem}", key="policy", suggestion=nearest(path.name, others))
+
+
+# -- what a class must be --------------------------------------------------------------------------------------------
+def _the_class(loaded: Loaded, wanted: str) -> type[Policy]:
+    """The policy class of a module: the one that is named, or the only public one that is defined there."""
+    module, path, _ = loaded
+    where: dict[str, Any] = {"file": path, "key": "policy"}
+    here = [c for n, c in vars(module).items() if inspect.isclass(c) and c.__module__ == module.__name__]
+    policies = {c.__name__: c for c in here if callable(getattr(c, "verify_lengths", None))}
+    if wanted:
+        found = getattr(module, wanted, None)
+        if found is None:
+            raise PolicyLoadError(f"has no class {wanted!r}", **where, allowed=", ".join(policies) or None,
+                                  suggestion=nearest(wanted, policies))
+        if not (inspect.isclass(found) and callable(getattr(found, "verify_lengths", None))):
+            raise PolicyLoadError(f"{wanted} is no policy class", **where, allowed="a class with verify_lengths(view)")
+        return cast(type[Policy], found)
+    public = [name for name in policies if not name.startswith("_")]
+    if not public:
+        raise PolicyLoadError("has no policy class", **where, allowed="a class with verify_lengths(view)")
+    if len(public) > 1:
+        raise PolicyLoadError(f"has {len(public)} policy classes", **where,
+                              allowed=" or ".join(f"…:{name}" for name in public))
+    return cast(type[Policy], policies[public[0]])
+
+
+def _checked(cls: type[Policy], name: str, loaded: Loaded, shipped: bool) -> PolicySource:
+    module, path, digest = loaded
+    where: dict[str, Any] = {"file": path, "line": _line(cls), "key": "policy"}
+
+    def attribute(what: str, allowed: tuple[Any, ...], default: Any) -> Any:
+        value = getattr(cls, what, default)
+        if not any(value is a or (isinstance(a, str) and value == a) for a in allowed):
+            problem = f"must define {what}" if value is REQUIRED else f"has {what} = {shown(value)}"
+            raise PolicyLoadError(f"{cls.__name__} {problem}", **where, allowed=" or ".join(map(str, allowed)))
+        return value
+
+    lossless = attribute("lossless", (True, False), REQUIRED)
+    timing = attribute("timing", ("overlapped", "synchronous"), REQUIRED)
+    needs_confidence = attribute("needs_confidence", (True, False), False)
+    needs_oracle = attribute("needs_oracle", (True, False), False)
+    if needs_oracle and lossless:
+        raise PolicyLoadError(f"{cls.__name__} asks for the oracle, so it cannot be lossless", **where,
+                              allowed="lossless = False with needs_oracle = True")
+    unfinished = issubclass(cls, BudgetPolicy) and cls.token_budget is BudgetPolicy.token_budget
+    if unfinished and cls.verify_lengths is BudgetPolicy.verify_lengths:
+        raise PolicyLoadError(f"{cls.__name__} is a BudgetPolicy without token_budget(view)", **where)
+    doc = _doc(module, cls)
+    return PolicySource(name, path, digest, shipped, lossless, timing, needs_confidence, doc,
+                        dict(_parameters(cls, path)), needs_oracle)
+
+
+def _parameters(cls: type[Any], path: Path | None) -> Iterator[tuple[str, tuple[str, Any]]]:
+    if not dataclasses.is_dataclass(cls):
+        return
+    hints = _hints(cls, path)
+    for f in dataclasses.fields(cls):
+        if f.init:
+            default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+            yield f.name, (type_name(hints[f.name]), REQUIRED if default is dataclasses.MISSING else default)
+
+
+def _hints(cls: type[Any], path: Path | None) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except Exception as problem:
+        raise PolicyLoadError(f"{cls.__name__}: a type cannot be read ({problem})", file=path, line=_line(cls),
+                              key="policy") from None
+
+
+def _doc(module: ModuleType, cls: type[Any]) -> str:
+    own = cls.__doc__ or ""
+    if own.startswith(f"{cls.__name__}("):  # what @dataclass writes where an author wrote nothing
+        own = ""
+    return "\n\n".join(text for text in map(inspect.cleandoc, (module.__doc__ or "", own)) if text)
+
+
+def _line(cls: type[Any]) -> int | None:
+    try:
+        return inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError):
+        return None
+
+
+def _blamed(text: str, parameters: Mapping[str, Any]) -> tuple[str, str]:
+    """(key, message): a ValueError that begins ``name: …`` or names a single parameter is laid at that parameter."""
+    head, colon, rest = text.partition(":")
+    if colon and head.strip() in parameters:
+        return f"policy.{head.strip()}", rest.strip()
+    named = [name for name in parameters if re.search(rf"\b{re.escape(name)}\b", text)]
+    return (f"policy.{named[0]}" if len(named) == 1 else "policy"), text or "the parameters do not fit together"
