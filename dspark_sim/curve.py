@@ -235,6 +235,12 @@ class StepCost:
         self.prefill_curve, self.scale = prefill, scale
         self.max_requests, self.max_tokens = max_requests, max_tokens
         self._verify = verify.dense(max_tokens) if scale == 1.0 else verify.dense(max_tokens) * scale
+        n, b = verify.graph_points, np.arange(max_tokens + 1)
+        if n:
+            captured = verify.batch_tokens[:n]
+            b = np.where(b > captured[-1], b, captured[np.minimum(np.searchsorted(captured, b), n - 1)])
+            b[0] = 0
+        self._padded = b
         self._prefill = None if prefill is None else prefill.dense(max_tokens)
         r = np.arange(max_requests + 1)
         other = per_request * r
@@ -277,6 +283,10 @@ class StepCost:
         if tokens:
             s = float(self._verify[tokens]) if tokens <= self.max_tokens else np.inf
         return s + float(self._prefill[prefill]) if prefill else s
+
+    def padded_tokens(self, tokens: int) -> int:
+        """The size that the engine really runs for ``tokens`` (see :meth:`StepCurve.pad`); 0 for none."""
+        return int(self._padded[tokens]) if tokens <= self.max_tokens else self.verify_curve.pad(tokens)
 
     def other_seconds(self, requests: int, kv_tokens: int = 0) -> float:
         """Seconds that depend on R and the KV read only: alpha, kappa, fixed and speculation overhead."""

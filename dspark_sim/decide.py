@@ -1,0 +1,167 @@
+"""Asking a policy, and checking every answer: the one seam between an engine and a plug-in.
+
+A policy that raises or answers against its contract becomes a :class:`~dspark_sim.errors.PolicyFailure` that says
+what it did and where; the arm ends, the others go on.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import deque
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import numpy as np
+
+from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.errors import PolicyFailure, shown
+from dspark_sim.policy import EngineSetup, IntArray, Policy, StepOutcome, StepView
+
+__all__ = ["Decider"]
+
+
+class Decider:
+    """One engine's policy.
+
+    Args:
+        policy: a fresh object for this engine.
+        setup: handed to ``policy.start``.
+        batch, rows: what its views show.
+
+    Attributes:
+        synchronous: the step waits for the decision (the profile's ``schedule``).
+        partial: the policy may draft less than full blocks.
+        drafted: (R,) of the last decision, None when every row drafted a full block.
+        drafted_sum, verified_sum, widest: sums and the longest ℓ of the last decision.
+    """
+
+    def __init__(self, policy: Policy, setup: EngineSetup, batch: Batch, rows: TraceRows) -> None:
+        self.policy, self.batch, self.rows = policy, batch, rows
+        self.name = type(policy).__name__
+        self.host_lag, self.block_size = setup.host_lag, setup.block_size
+        self.synchronous = policy.timing == "synchronous"
+        self._draft: Callable[[Any], Any] | None = getattr(policy, "draft_lengths", None) if self.block_size else None
+        self._stop: Callable[[Any], Any] | None = getattr(policy, "stop_drafting", None) if self.block_size else None
+        self._observe: Callable[[StepOutcome], None] | None = getattr(policy, "observe", None)
+        self.observes = self._observe is not None
+        self.partial = rows.partial = self._draft is not None or self._stop is not None
+        self.drafted: IntArray | None = None
+        self.drafted_sum = self.verified_sum = self.widest = 0
+        self._outcomes: deque[StepOutcome] = deque()
+        self._full: dict[int, IntArray] = {}
+        self._bundle: object = None
+        view = self.view = StepView()
+        view.host_lag, view._rows = setup.host_lag, rows
+        view._oracle_allowed = bool(getattr(policy, "needs_oracle", False)) and not policy.lossless
+        start = getattr(policy, "start", None)
+        if start is not None:
+            self._call(start, setup)
+
+    def decide(
+        self, R: int, now: float, prefill_tokens: int, waiting: int, free_blocks: int, kv_tokens: int
+    ) -> tuple[IntArray, int, int, int]:
+        """Ask for this step. Returns (ℓ, longest draft, rows that draft, rows that draft again after a pause)."""
+        view, G, rows = self.view, self.block_size, self.rows
+        view.step, view.now, view.requests, view.prefill_tokens = rows.decode_step, now, R, prefill_tokens
+        view.waiting, view.kv_free_blocks, view.kv_tokens = waiting, free_blocks, kv_tokens
+        bundle = self.batch.bundle()
+        if bundle is not self._bundle:
+            self._bundle = bundle
+            (view.slot, view.request_class, view.context, view.emitted, view.remaining, view.arrival, view.first_token,
+             view.tpot_sla) = bundle[9]
+        full = self._full.get(R)
+        if full is None:
+            full = self._full[R] = np.full(R, G, dtype=np.int64)
+            full.flags.writeable = False
+        view.drafted, drafted = full, None
+        longest, drafting, resumed = G, R, 0
+        if self.partial:
+            rows.drafted = None
+            drafted = self._draft_lengths(view, full)
+            resumed = self._resumed(full if drafted is None else drafted)
+            if drafted is not None:
+                longest, drafting = int(drafted.max()), int(np.count_nonzero(drafted))
+        self.drafted = rows.drafted = drafted
+        self.drafted_sum = R * G if drafted is None else int(drafted.sum())
+        if G:
+            rows.remember(drafted)
+        lengths = self._checked(self._call(self.policy.verify_lengths, view), R, drafted, "verify_lengths")
+        self.verified_sum = int(lengths.sum())
+        return lengths, longest, drafting, resumed
+
+    def _draft_lengths(self, view: StepView, full: IntArray) -> IntArray | None:
+        """Where drafting stops, None for full blocks everywhere."""
+        R, drafted = full.size, None
+        if self._draft is not None:
+            answer = self._call(self._draft, view)
+            if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
+                if not 0 <= answer <= self.block_size:
+                    self._refuse("draft_lengths", f"answered {answer}", f"0 to {self.block_size}")
+                drafted = None if answer == self.block_size else np.full(R, int(answer), dtype=np.int64)
+            else:
+                drafted = self._checked(answer, R, None, "draft_lengths").copy()
+        if self._stop is not None:
+            if drafted is not None:
+                view.drafted = self.rows.drafted = drafted
+            stop = self._checked(self._call(self._stop, view), R, drafted, "stop_drafting")
+            drafted = stop.copy()
+        if drafted is not None:
+            if (drafted == self.block_size).all():
+                drafted = None
+                view.drafted = full
+            else:
+                drafted.flags.writeable = False
+                view.drafted = drafted
+        return drafted
+
+    def _resumed(self, drafted: IntArray) -> int:
+        """Rows that skipped drafting in their last decode step and draft now."""
+        last = self.batch.ints[13, : drafted.size]
+        resumed = int(np.count_nonzero((last == 0) & (drafted > 0)))
+        last[:] = drafted
+        return resumed
+
+    def _checked(self, answer: Any, R: int, drafted: IntArray | None, method: str) -> IntArray:
+        """``answer`` as (R,) int64, every length in 0..drafted."""
+        if type(answer) is not np.ndarray:
+            try:
+                answer = np.asarray(answer)
+            except (ValueError, TypeError):
+                self._refuse(method, f"answered {shown(answer)}", f"a numpy array of {R} whole numbers")
+        if answer.shape != (R,) or answer.dtype.kind not in "iu":
+            self._refuse(method, f"answered shape {answer.shape} of {answer.dtype}", f"shape ({R},) of whole numbers")
+        if answer.dtype != np.int64:
+            answer = answer.astype(np.int64)
+        if R:
+            self.widest = int(answer.max())
+            if drafted is None:
+                wrong = self.widest > self.block_size
+            else:
+                wrong = bool((answer > drafted).any())
+            if wrong or answer.min() < 0:
+                limit = np.full(R, self.block_size) if drafted is None else drafted
+                r = int(np.flatnonzero((answer > limit) | (answer < 0))[0])
+                self._refuse(method, f"answered {answer[r]} for request {r} of {R}", f"0 to {limit[r]}")
+        return answer  # type: ignore[no-any-return]
+
+    def settled(self, outcome: StepOutcome) -> None:
+        """Hand the policy what has reached the host by now: outcomes ``host_lag`` decode steps old."""
+        assert self._observe is not None
+        self._outcomes.append(outcome)
+        if len(self._outcomes) > self.host_lag:
+            self._call(self._observe, self._outcomes.popleft())
+
+    def _call(self, method: Callable[[Any], Any], argument: Any) -> Any:
+        try:
+            return method(argument)
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            raise PolicyFailure(
+                f"policy {self.name}.{method.__name__} raised {type(error).__name__}: {error} "
+                f"({frame.filename}:{frame.lineno}) at decode step {self.rows.decode_step}"
+            ) from None
+
+    def _refuse(self, method: str, what: str, allowed: str) -> NoReturn:
+        raise PolicyFailure(
+            f"policy {self.name}.{method} {what} at decode step {self.rows.decode_step}; allowed: {allowed}"
+        )

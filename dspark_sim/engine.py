@@ -1,0 +1,242 @@
+"""One serving engine: a SimPy process that repeats admit, draft, choose, wait, settle.
+
+The order of a step (docs/method.md tells why):
+
+1. every decoding row gets the KV blocks that its scheduled width may need; while they do not all fit, the youngest
+   running request is preempted and goes back to the head of the line, to be recomputed;
+2. if nobody was preempted, the head of the line is admitted while sequences, token budget and blocks allow;
+3. prompts are prefilled: in the decode step (``chunked``), in steps of their own (``separate``), or not at all;
+4. the policy decides, the step takes its time (:class:`~dspark_sim.curve.StepCost`);
+5. decoding rows settle, finished ones leave, completed prompts emit their first token.
+
+Shapes: R requests decoding, G block size, B batch tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import simpy
+
+from dspark_sim.batch import JOINED, LAST_EMIT, Batch, TraceRows
+from dspark_sim.curve import StepCost
+from dspark_sim.decide import Decider
+from dspark_sim.errors import OutOfRange
+from dspark_sim.kv import BlockPool
+from dspark_sim.policy import IntArray, StepOutcome
+from dspark_sim.record import Recorder
+from dspark_sim.request import Request
+from dspark_sim.roster import EngineLimits, Roster
+
+__all__ = ["Engine"]
+
+
+class _Step:
+    """The step under way, kept from its decision to its end; one object per engine, reused."""
+
+    __slots__ = (
+        "draft", "drafted", "kv_tokens", "lengths", "other", "prefill_tokens", "requests", "schedule", "start",
+        "tokens", "total", "verify", "waiting",
+    )
+    start: float
+    requests: int  # R
+    lengths: IntArray | None
+    drafted: int
+    tokens: int  # B without prefill tokens
+    prefill_tokens: int
+    kv_tokens: int
+    waiting: int
+    draft: float
+    schedule: float
+    verify: float
+    other: float
+    total: float
+
+
+class Engine:
+    """A node that serves one target model.
+
+    Args:
+        env: the simulation's environment.
+        limits: sizes.
+        cost: what a step really costs.
+        pool: its KV blocks.
+        batch, rows: its decoding requests and their draft rows.
+        decider: the policy, asked and checked.
+        recorder: where steps and requests are written.
+        on_finished: called with each finished request, at once; the traffic source may submit the next one.
+        number: the engine's number in the tables.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, limits: EngineLimits, cost: StepCost, pool: BlockPool, batch: Batch,
+        rows: TraceRows, decider: Decider, recorder: Recorder, on_finished: Callable[[Request], None], number: int = 0,
+    ) -> None:
+        self.env, self.cost, self.batch, self.rows, self.decider = env, cost, batch, rows, decider
+        self.recorder, self.on_finished, self.number = recorder, on_finished, number
+        self.roster = Roster(limits, pool, batch, rows, self._ended, decider.partial)
+        self.drafts = rows.trace is not None
+        self.steps = 0
+        self._separate = limits.prefill == "separate"
+        self._step = _Step()
+        self._wake: simpy.Event | None = None
+        self.process = env.process(self.run())
+
+    def submit(self, request: Request) -> None:
+        """Put a request into the queue; RunError if it could never be served (see :meth:`Roster.submit`)."""
+        self.roster.submit(request)
+        if self._wake is not None:
+            self._wake.succeed()
+            self._wake = None
+
+    def _ended(self, request: Request) -> None:
+        self.recorder.request(request, self.number)
+        self.on_finished(request)
+
+    def run(self) -> Generator[simpy.Event, Any, None]:
+        """The process: one iteration is one engine step."""
+        roster, limited = self.roster, self.roster.pool.limited
+        while True:
+            if roster.idle:
+                roster.check_integrity()
+                self._wake = self.env.event()
+                yield self._wake
+            preempted = roster.grow() if limited else False
+            if roster.waiting and not preempted:
+                roster.admit(self.env.now)
+            prompt_tokens = roster.share_prompts() if roster.prompts else 0
+            decode = 0 if prompt_tokens and self._separate else self.batch.size
+            if decode or prompt_tokens:  # neither: everything admitted was complete on arrival
+                yield self.env.timeout(self._begin(decode, prompt_tokens))
+                self._settle()
+
+    # -- the step ----------------------------------------------------------------------------------------------
+    def _begin(self, R: int, prefill_tokens: int) -> float:
+        """Ask the policy and price the step; returns its seconds."""
+        cost, step = self.cost, self._step
+        step.start, step.requests, step.prefill_tokens = self.env.now, R, prefill_tokens
+        step.kv_tokens, step.waiting = self.roster.kv_tokens if R else 0, len(self.roster.waiting)
+        step.lengths, step.drafted, step.tokens = None, 0, R
+        step.draft = step.schedule = 0.0
+        if R:
+            decider = self.decider
+            step.lengths, longest, drafting, resumed = decider.decide(
+                R, step.start, prefill_tokens, step.waiting, self.roster.pool.free, step.kv_tokens
+            )
+            step.drafted = decider.drafted_sum
+            step.tokens = R * (1 + decider.widest) if cost.ragged == "padded" else R + decider.verified_sum
+            step.draft = cost.draft_seconds(drafting, longest, resumed)
+            if decider.synchronous:
+                step.schedule = cost.schedule_seconds(R)
+        step.verify = cost.verify_seconds(step.tokens, prefill_tokens)
+        step.other = cost.other_seconds(R, step.kv_tokens)
+        step.total = step.draft + step.schedule + step.verify + step.other
+        if not step.total < np.inf:
+            self._out_of_range(step)
+        return step.total
+
+    def _out_of_range(self, step: _Step) -> NoReturn:
+        curve = self.cost.verify_curve
+        if step.verify == np.inf:
+            tokens = step.tokens + step.prefill_tokens
+            what = f"the verify (or prefill) curve covers {curve.first} to {curve.last} tokens, a step needs {tokens}"
+        else:
+            part = "drafter" if step.draft == np.inf else "schedule" if step.schedule == np.inf else "fixed or overhead"
+            what = f"the {part} curve does not cover {step.requests} requests"
+        raise OutOfRange(f"{what}; measure further, state `extrapolate: linear` in the profile, or lower the load")
+
+    # -- after the step ----------------------------------------------------------------------------------------
+    def _settle(self) -> None:
+        step, now = self._step, self.env.now
+        accepted = emitted = gap_rows = 0
+        gap = 0.0
+        if step.requests:
+            gap, gap_rows = self._gaps(step.requests, now)
+            accepted, emitted = self._advance(step)
+        if step.prefill_tokens:
+            done, late = self.roster.complete_prompts(now)
+            emitted += done
+            for own in late:
+                self.recorder.gap(self.number, now, own)
+        cost, verified = self.cost, self.decider.verified_sum if step.requests else 0
+        batch_tokens = step.tokens + step.prefill_tokens
+        charged = batch_tokens if cost.prefill_curve is None else step.tokens
+        self.recorder.step((
+            self.number, self.steps, step.start, step.draft, step.schedule, step.verify, step.other, now,
+            step.requests, step.drafted, verified, accepted, emitted, step.prefill_tokens, batch_tokens,
+            cost.padded_tokens(charged), step.kv_tokens, step.waiting, gap, gap_rows, charged > cost.verify_curve.last,
+        ))
+        self.steps += 1
+
+    def _gaps(self, R: int, now: float) -> tuple[float, int]:
+        """Time since users last received tokens: (common gap, rows that have it); other rows are noted one by one."""
+        batch, roster = self.batch, self.roster
+        slowest = batch.bundle()[8]
+        gap, common = now - roster.last_decode, R - roster.fresh
+        new: Sequence[int] = range(common, R)
+        if roster.mixed:  # fresh rows stand anywhere
+            new = np.flatnonzero(batch.ints[JOINED, :R] == self.rows.decode_step).tolist()
+            kept = slowest[new]
+            np.maximum(slowest, gap, out=slowest)
+            slowest[new] = kept
+        else:
+            old = slowest[:common]
+            np.maximum(old, gap, out=old)
+        for i in new:
+            own = now - float(batch.floats[LAST_EMIT, i])
+            slowest[i] = max(float(slowest[i]), own)
+            self.recorder.gap(self.number, now, own)
+        roster.last_decode, roster.fresh, roster.mixed = now, 0, False
+        return gap, common
+
+    def _advance(self, step: _Step) -> tuple[int, int]:
+        """Move every row on by what was accepted; returns the sums of accepted and emitted tokens."""
+        batch, rows, R = self.batch, self.rows, step.requests
+        moving, _, remaining, _, verified, accepted_total, drafted_total, *_ = batch.bundle()
+        observes = self.decider.observes
+        if self.drafts and step.lengths is not None:
+            accepted = np.minimum(rows.accepted(), step.lengths)
+            accepted_sum = int(accepted.sum())
+            progress = accepted + 1
+            verified += step.lengths
+            accepted_total += accepted
+            if self.decider.partial:
+                drafted_total += rows.block_size if self.decider.drafted is None else self.decider.drafted
+            moving += progress
+            remaining -= progress
+        else:
+            accepted, accepted_sum = None, 0
+            moving += 1
+            remaining -= 1
+        self.roster.kv_tokens += R + accepted_sum
+        emitted_sum = R + accepted_sum
+        ended: list[int] = []
+        if remaining.min() <= 0:
+            ended = np.flatnonzero(remaining <= 0).tolist()
+            emitted_sum += int(remaining[ended].sum())
+        if observes:
+            self._report(step, accepted, remaining)
+        rows.decode_step += 1
+        if ended:
+            self.roster.finish_rows(ended, self.env.now)
+        if self.drafts and batch.size:
+            batch.cross_documents()
+        return accepted_sum, emitted_sum
+
+    def _report(self, step: _Step, accepted: IntArray | None, remaining: IntArray) -> None:
+        R, out = step.requests, StepOutcome()
+        zero = np.zeros(R, dtype=np.int64)
+        out.step, out.slot = self.rows.decode_step, self.decider.view.slot.copy()
+        out.accepted = zero if accepted is None else accepted
+        out.verified = zero if step.lengths is None else step.lengths.copy()
+        full = np.full(R, self.rows.block_size, dtype=np.int64)
+        out.drafted = full if self.decider.drafted is None else self.decider.drafted
+        out.emitted, out.finished = out.accepted + 1 + np.minimum(remaining, 0), remaining <= 0
+        out.draft_seconds, out.schedule_seconds = step.draft, step.schedule
+        out.verify_seconds, out.other_seconds = step.verify, step.other
+        out.batch_tokens, out.prefill_tokens = step.tokens + step.prefill_tokens, step.prefill_tokens
+        charged = out.batch_tokens if self.cost.prefill_curve is None else step.tokens
+        out.padded_tokens = self.cost.padded_tokens(charged)
+        self.decider.settled(out)

@@ -1,0 +1,252 @@
+"""Who is where in one engine: waiting, prefilling or decoding, and which KV blocks and slots they own.
+
+The engine asks in this order at every step: :meth:`Roster.grow`, :meth:`Roster.admit`, :meth:`Roster.share_prompts`;
+and at its end :meth:`Roster.finish_rows`, :meth:`Roster.complete_prompts`. Nothing here knows what a step costs.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from dspark_sim.batch import RANK, RING_ROW, Batch, TraceRows
+from dspark_sim.errors import IntegrityError, RunError
+from dspark_sim.kv import BlockPool
+from dspark_sim.request import Request
+
+__all__ = ["EngineLimits", "Roster"]
+
+MAX_INSTANT = 100_000
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """What an engine can hold. ``tpot_sla``: seconds by class index, ``inf`` where a class has no such limit."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    prefill: Literal["none", "chunked", "separate"]
+    tpot_sla: tuple[float, ...]
+
+
+class _Prompt:
+    """A request whose prompt is being computed; ``left`` tokens are still to come, ``chunk`` of them in this step."""
+
+    __slots__ = ("blocks", "chunk", "left", "rank", "request", "slot")
+
+    def __init__(self, request: Request, rank: int, slot: int, blocks: int, left: int) -> None:
+        self.request, self.rank, self.slot, self.blocks, self.left, self.chunk = request, rank, slot, blocks, left, 0
+
+
+class Roster:
+    """The requests of one engine.
+
+    Args:
+        limits: sizes.
+        pool: KV blocks.
+        batch, rows: decoding requests and their draft rows.
+        finished: called with each request that ends, at once.
+        partial: the policy may draft less than full blocks, so the batch counts drafted tokens itself.
+
+    Attributes:
+        kv_tokens: Σ context over decoding requests.
+        fresh: decoding rows that have not decoded since they joined; the last ones of the batch unless ``mixed``.
+        last_decode: when the rows that are not fresh last received tokens.
+    """
+
+    def __init__(
+        self, limits: EngineLimits, pool: BlockPool, batch: Batch, rows: TraceRows,
+        finished: Callable[[Request], None], partial: bool,
+    ) -> None:
+        self.limits, self.pool, self.batch, self.rows = limits, pool, batch, rows
+        self.finished, self.partial = finished, partial
+        self.waiting: deque[Request] = deque()
+        self.prompts: list[_Prompt] = []
+        self.free_slots = list(range(limits.max_num_seqs - 1, -1, -1))
+        self.width = 1 + rows.block_size  # tokens that each decoding request may put into a step
+        self.capacity = min(limits.max_num_seqs, limits.max_num_batched_tokens // self.width)
+        self.kv_tokens = self.fresh = self.submitted = self.completed = 0
+        self.mixed = False
+        self.last_decode = 0.0
+        self._rank = 0
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is here."""
+        return not (self.batch.size or self.prompts or self.waiting)
+
+    def submit(self, request: Request) -> None:
+        """Put a request into the queue.
+
+        Raises:
+            RunError: it could never be served, even alone.
+        """
+        if not self.pool.ever_fits(request.prompt_tokens, request.output_tokens):
+            needed = self.pool.needed(request.prompt_tokens + request.output_tokens)
+            raise RunError(
+                f"request {request.id} ({request.prompt_tokens} prompt + {request.output_tokens} output tokens) needs "
+                f"{needed} KV blocks of {self.pool.block_tokens} tokens, the engine has {self.pool.total}; "
+                "give it more kv_blocks or shorter requests"
+            )
+        self.submitted += 1
+        self.waiting.append(request)
+
+    # -- before a step -----------------------------------------------------------------------------------------
+    def grow(self) -> bool:
+        """Blocks for every row's scheduled width; True if somebody had to go."""
+        preempted = False
+        while self.batch.size:
+            bundle = self.batch.bundle()
+            context, have = bundle[0][2], bundle[7]
+            need = (context + (self.width + self.pool.block_tokens - 1)) // self.pool.block_tokens
+            short = int(need.sum() - have.sum())
+            if self.pool.fits(short):
+                self.pool.take(short)
+                have[:] = need
+                break
+            self._preempt()
+            preempted = True
+        return preempted
+
+    def _preempt(self) -> None:
+        """The youngest running request loses its KV and goes to the head of the line."""
+        last = self.batch.size - 1
+        if self.prompts and (last < 0 or self.prompts[-1].rank > self.batch.ints[RANK, last]):
+            gone = self.prompts.pop()
+            request, blocks, slot = gone.request, gone.blocks, gone.slot
+        else:
+            request, blocks, slot = self._remove(last)
+        request.preemptions += 1
+        self.pool.give(blocks)
+        self.free_slots.append(slot)
+        self.waiting.appendleft(request)
+
+    def admit(self, now: float) -> None:
+        """First come, first served; whoever does not fit blocks the line."""
+        waiting, prefill, instant = self.waiting, self.limits.prefill, 0
+        while waiting and self.batch.size + len(self.prompts) < self.capacity:
+            request = waiting[0]
+            fresh = request.emitted == 0
+            decodes = prefill == "none" or (fresh and request.skipped > 0)
+            emitted = max(1, request.skipped) if fresh and decodes else request.emitted
+            blocks = self.pool.needed(request.prompt_tokens + emitted)
+            if not self.pool.fits(blocks):
+                break
+            waiting.popleft()
+            self.pool.take(blocks)
+            slot = self.free_slots.pop()
+            self._rank += 1
+            if request.admitted is None:
+                request.admitted = now
+            if not decodes:
+                self.prompts.append(_Prompt(request, self._rank, slot, blocks, request.prompt_tokens + emitted))
+                continue
+            if fresh:
+                request.emitted, request.first_token, request.last_emit = emitted, now, now
+            if emitted < request.output_tokens:
+                self._join(request, self._rank, slot, blocks)
+                continue
+            self._finish(request, blocks, slot, now)
+            instant += 1
+            if instant > MAX_INSTANT:
+                raise RunError(
+                    f"{instant} requests in a row were complete when they were admitted: with prefill: none a request "
+                    "of one output token takes no time, and a closed loop of them never moves; ask for longer outputs"
+                )
+
+    def share_prompts(self) -> int:
+        """Share this step's prompt tokens out in admission order; returns how many there are."""
+        budget = self.limits.max_num_batched_tokens
+        if self.limits.prefill == "chunked":
+            budget -= self.batch.size * self.width
+        total = 0
+        for item in self.prompts:
+            item.chunk = min(item.left, budget - total)
+            total += item.chunk
+        return total
+
+    # -- after a step ------------------------------------------------------------------------------------------
+    def finish_rows(self, ended: list[int], now: float) -> None:
+        """Take finished rows out, the last first; then end them in row order, for that is the order of the tables."""
+        gone = [self._remove(i) for i in reversed(ended)]
+        for request, blocks, slot in reversed(gone):
+            self._finish(request, blocks, slot, now)
+
+    def complete_prompts(self, now: float) -> tuple[int, list[float]]:
+        """Prompts that are done emit one token and decode from the next step on.
+
+        Returns how many there are, and the gaps of those that were recomputed after a preemption: their users waited.
+        """
+        done, gaps = 0, []
+        for item in self.prompts:
+            item.left -= item.chunk
+        while self.prompts and self.prompts[0].left == 0:
+            item = self.prompts.pop(0)
+            request, done = item.request, done + 1
+            request.emitted += 1
+            if request.first_token is None:
+                request.first_token = now
+            elif request.last_emit is not None:
+                gaps.append(now - request.last_emit)
+                request.slowest_gap = max(gaps[-1], request.slowest_gap or 0.0)
+            request.last_emit = now
+            if request.emitted >= request.output_tokens:
+                self._finish(request, item.blocks, item.slot, now)
+            else:
+                self._join(request, item.rank, item.slot, item.blocks)
+        return done, gaps
+
+    # -- membership --------------------------------------------------------------------------------------------
+    def _join(self, request: Request, rank: int, slot: int, blocks: int) -> None:
+        self.mixed |= self.batch.join(
+            request, rank, slot, blocks, self.rows.decode_step, self.limits.tpot_sla[request.class_index]
+        )
+        self.fresh += 1
+        self.kv_tokens += request.prompt_tokens + request.emitted
+
+    def _remove(self, i: int) -> tuple[Request, int, int]:
+        """Take row ``i`` out of the batch; its sums go back to the request. Returns it, its blocks and its slot."""
+        _, _, context, *_, blocks, _, slot, _, joined, _ = self.batch.ints[:RING_ROW, i].tolist()
+        self.kv_tokens -= context
+        request, steps = self.batch.leave(i), self.rows.decode_step - joined
+        if steps:
+            request.last_emit = self.last_decode
+        else:
+            self.fresh -= 1
+        request.steps += steps
+        if not self.partial:
+            request.drafted += steps * self.rows.block_size
+        return request, blocks, slot
+
+    def _finish(self, request: Request, blocks: int, slot: int, now: float) -> None:
+        request.finished, request.outcome = now, "finished"
+        request.emitted = request.output_tokens
+        self.pool.give(blocks)
+        self.free_slots.append(slot)
+        self.completed += 1
+        self.finished(request)
+
+    # -- the books ---------------------------------------------------------------------------------------------
+    def unfinished(self) -> list[Request]:
+        """Everybody still here, in admission order and then in the order of the queue; the batch is emptied."""
+        running = [(int(self.batch.ints[RANK, i]), self._remove(i)[0]) for i in range(self.batch.size - 1, -1, -1)]
+        running += [(item.rank, item.request) for item in self.prompts]
+        running.sort(key=lambda pair: pair[0])
+        return [request for _, request in running] + list(self.waiting)
+
+    def check_integrity(self) -> None:
+        """An idle engine owns no block, no row and no slot, and has finished all it was given.
+
+        Raises:
+            IntegrityError: something does not balance.
+        """
+        self.batch.check()
+        lost, slots = self.submitted - self.completed, self.limits.max_num_seqs - len(self.free_slots)
+        blocks = self.pool.total - self.pool.free if self.pool.limited else 0
+        if lost or slots or blocks or self.kv_tokens or self.fresh:
+            raise IntegrityError(
+                f"an idle engine still has {lost} requests, {slots} slots, {blocks} blocks, {self.kv_tokens} KV "
+                f"tokens, {self.fresh} fresh rows"
+            )

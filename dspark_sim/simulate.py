@@ -1,0 +1,185 @@
+"""One replication of one arm: the only place that makes a simpy Environment.
+
+Everything random comes from the scenario's seed by purpose, so the same (scenario, arm, replication) gives the same
+tables, byte for byte, in any process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import simpy
+
+from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.decide import Decider
+from dspark_sim.engine import Engine
+from dspark_sim.errors import RunError
+from dspark_sim.kv import BlockPool
+from dspark_sim.policy import EngineSetup
+from dspark_sim.record import Recorder
+from dspark_sim.request import Request
+from dspark_sim.roster import EngineLimits
+from dspark_sim.traffic import ClosedLoop, OpenLoop, Submit, Traffic
+from dspark_sim.workload import RequestStream, document_pools, random_stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dspark_sim.arms import ArmSetup
+    from dspark_sim.curve import StepCost
+    from dspark_sim.profile import HardwareProfile
+    from dspark_sim.scenario import Scenario
+    from dspark_sim.scenario_schema import Measure
+
+__all__ = ["ArmRun", "simulate"]
+
+
+@dataclass
+class ArmRun:
+    """What one arm did in one replication.
+
+    Attributes:
+        arm, replication: which.
+        steps: the steps table; None with ``record: requests`` or when it went to a sink.
+        intervals, requests: the other two tables.
+        window: measured seconds (start, end].
+        warnings: what the reader of the result must know, in words.
+        error: why the arm stopped early; the tables then hold what was done until then.
+        wall_s: real seconds that the simulation took.
+    """
+
+    arm: str
+    replication: int
+    steps: pa.Table | None
+    intervals: pa.Table
+    requests: pa.Table
+    window: tuple[float, float]
+    warnings: list[str] = field(default_factory=list)
+    error: str | None = None
+    wall_s: float = 0.0
+
+
+def simulate(
+    setup: ArmSetup, scenario: Scenario, replication: int, steps_sink: Callable[[pa.Table], None] | None = None
+) -> ArmRun:
+    """Run one arm once.
+
+    Args:
+        setup: the arm, resolved and checked.
+        scenario: its scenario.
+        replication: 0, 1, 2, …; chooses the random streams.
+        steps_sink: takes the steps table piece by piece (``record: all``); None keeps it in the result.
+
+    Returns:
+        The tables. A policy that fails, or a step beyond a curve, ends the arm with ``error`` set; nothing is raised.
+    """
+    began = time.perf_counter()
+    env = simpy.Environment()
+    workload, measure = scenario.workload, scenario.measure
+    recorder = Recorder(
+        setup.name, replication, [c.name for c in workload.classes], scenario.interval_s,
+        keep_steps=scenario.record == "all", steps_sink=steps_sink,
+    )
+    stop = _Stop(env, measure)
+    error: str | None = None
+    engine: Engine | None = None
+    try:
+        engine = _engine(env, setup, scenario, replication, recorder, stop)
+        stop.traffic = _traffic(env, scenario, replication, engine.submit)
+        stop.traffic.start()
+        env.run(until=stop.event)
+    except RunError as problem:
+        error = str(problem)
+    end = float(env.now)
+    if engine is not None:
+        for request in engine.roster.unfinished():
+            recorder.request(request, 0)
+    steps, intervals = recorder.steps(), recorder.intervals(end)
+    warnings = []
+    if recorder.extrapolated:
+        warnings.append(
+            f"{recorder.extrapolated} of {recorder.steps_recorded} steps asked for more than the "
+            f"{setup.profile.verify.last} tokens that profile {setup.profile.name} was measured to: "
+            "their time is extrapolated"
+        )
+    start = 0.0 if measure.mode == "whole_run" else measure.warmup_s
+    return ArmRun(
+        setup.name, replication, steps, intervals, recorder.requests(), (start, max(end, start)), warnings, error,
+        time.perf_counter() - began,
+    )
+
+
+def _traffic(env: simpy.Environment, scenario: Scenario, replication: int, submit: Submit) -> Traffic:
+    arrival, measure = scenario.workload.arrival, scenario.measure
+    stream = RequestStream(scenario.workload, scenario.seed, replication)
+    limit = measure.requests if measure.mode == "whole_run" else None
+    if arrival.kind != "closed":
+        return OpenLoop(env, stream, submit, limit=limit)
+    return ClosedLoop(
+        env, stream, submit, concurrency=arrival.concurrency, think_s=arrival.think_time_s,
+        residual=measure.mode == "steady", limit=limit,
+    )
+
+
+class _Stop:
+    """Ends the run by the rule of ``measure``, and passes finished requests on to the traffic."""
+
+    def __init__(self, env: simpy.Environment, measure: Measure) -> None:
+        self.env = env
+        self.traffic: Traffic | None = None
+        self.event: simpy.Event = env.event()
+        self.left, self.after = -1, -1.0
+        if measure.mode == "whole_run":
+            self.left = measure.requests
+        elif measure.duration_s is not None:
+            self.event = env.timeout(measure.warmup_s + measure.duration_s)
+        elif measure.duration_requests is not None:
+            self.left, self.after = measure.duration_requests, measure.warmup_s
+
+    def finished(self, request: Request) -> None:
+        """A request ended; called by the engine, at once."""
+        assert self.traffic is not None
+        self.traffic.finished(request)
+        if self.left > 0 and self.env.now > self.after:
+            self.left -= 1
+            if self.left == 0:
+                self.event.succeed()
+
+
+def _engine(
+    env: simpy.Environment, setup: ArmSetup, scenario: Scenario, replication: int, recorder: Recorder, stop: _Stop
+) -> Engine:
+    config, trace = setup.engine, setup.trace
+    block = 0 if trace is None else trace.block_size
+    policy = setup.make_policy()
+    synchronous = policy.timing == "synchronous"
+
+    def cost(profile: HardwareProfile, scale: float) -> StepCost:
+        return profile.step_cost(
+            drafter=setup.drafter_cost, block_size=block, max_requests=config.max_num_seqs,
+            max_tokens=config.max_num_batched_tokens, ragged=config.ragged, synchronous=synchronous, scale=scale,
+        )
+
+    truth = cost(setup.profile, 1.0)
+    honest = setup.belief_profile is setup.profile and setup.step_scale == 1.0
+    belief = truth if honest else cost(setup.belief_profile, setup.step_scale)
+    pools = document_pools(scenario.workload, () if trace is None else trace.domain, scenario.seed, replication)
+    batch = Batch(config.max_num_seqs, trace, pools)
+    rows = TraceRows(batch, trace, calibrated=setup.calibrated, shift=setup.confidence_shift)
+    number = [arm.name for arm in scenario.arms].index(setup.name)
+    decider = Decider(policy, EngineSetup(
+        drafter=setup.drafter, block_size=block, temperature=config.temperature, max_num_seqs=config.max_num_seqs,
+        max_num_batched_tokens=config.max_num_batched_tokens, host_lag=config.host_lag, cost=belief,
+        rng=random_stream(scenario.seed, replication, "policy", number), ragged=config.ragged,
+    ), batch, rows)
+    slas = [c.sla for c in scenario.workload.classes]
+    limits = EngineLimits(
+        config.max_num_seqs, config.max_num_batched_tokens, config.prefill,
+        tuple(np.inf if sla is None or sla.tpot_ms_max is None else sla.tpot_ms_max / 1000 for sla in slas),
+    )
+    pool = BlockPool(config.kv_blocks, config.kv_block_tokens, 1 + block)
+    return Engine(env, limits, truth, pool, batch, rows, decider, recorder, stop.finished)
