@@ -1,0 +1,142 @@
+"""From a scenario to arms that can run: profile, traces and policies are found, and everything is checked.
+
+Whatever is wrong is found here, before a run starts, and named by file, line and dotted key.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from dspark_sim.arm_checks import check_arm
+from dspark_sim.arm_setup import ArmSetup, EngineConfig
+from dspark_sim.errors import InputError, ScenarioError, nearest, shown
+from dspark_sim.profile import HardwareProfile, load_profile
+from dspark_sim.registry import find_policy, make_policy
+from dspark_sim.scenario import Scenario
+from dspark_sim.scenario_schema import Arm
+from dspark_sim.trace import AcceptanceTrace
+from dspark_sim.traceset import find_traces, open_traces
+from dspark_sim.yamlio import KeyPath
+
+__all__ = ["ArmSetup", "EngineConfig", "load_arms"]
+
+DEFAULT_HOST_LAG = 2
+
+
+def load_arms(scenario: Scenario) -> list[ArmSetup]:
+    """The arms of a scenario, in its order.
+
+    Raises:
+        InputError: the first thing that does not fit: of the class that the cause belongs to.
+    """
+    loader = _Loader(scenario)
+    return [loader.arm(i, arm) for i, arm in enumerate(scenario.arms)]
+
+
+class _Loader:
+    """Resolves the references of one scenario, each once."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self.profiles: dict[str, HardwareProfile] = {}
+        self.profile = self.find_profile(scenario.profile, ("profile",))
+        self.traces = self.find_traces()
+
+    # -- references ------------------------------------------------------------------------------------------------
+    def fault(
+        self, problem: str, *path: str | int, allowed: str | None = None, hint: str | None = None,
+        error: type[InputError] = ScenarioError,
+    ) -> InputError:
+        return self.scenario.source.error(problem, path, error=error, allowed=allowed, suggestion=hint)
+
+    def blame(self, cause: InputError, *path: str | int) -> NoReturn:
+        """Raises the cause; if it is the reference that is wrong (no line of another file), at the place of it."""
+        if cause.line is not None:
+            raise cause
+        problem = cause.problem if cause.file is None else f"{cause.file}: {cause.problem}"
+        raise self.fault(problem, *path, allowed=cause.allowed, hint=cause.suggestion, error=type(cause)) from None
+
+    def find_profile(self, reference: str, path: KeyPath) -> HardwareProfile:
+        if reference not in self.profiles:
+            try:
+                self.profiles[reference] = load_profile(reference, self.scenario.base)
+            except InputError as problem:
+                self.blame(problem, *path)
+        return self.profiles[reference]
+
+    def find_traces(self) -> dict[str, AcceptanceTrace]:
+        wanted = {arm.drafter: i for i, arm in reversed(list(enumerate(self.scenario.arms))) if arm.drafter is not None}
+        reference = self.scenario.traces
+        if reference is None:
+            for drafter, i in wanted.items():
+                raise self.fault(f"got {shown(drafter)}, but the scenario names no traces", "arms", i, "drafter",
+                                 allowed="an arm without a drafter, or the key traces")
+            return {}
+        try:
+            found = find_traces(reference, self.scenario.base)
+        except InputError as problem:
+            self.blame(problem, "traces")
+        for drafter, i in wanted.items():
+            if drafter not in found.drafters:
+                raise self.fault(f"no drafter {shown(drafter)} in the traces of {found.target}", "arms", i, "drafter",
+                                 allowed=", ".join(found.drafters), hint=nearest(drafter, found.drafters))
+        try:
+            return open_traces(reference, list(wanted), self.scenario.base)
+        except InputError as problem:
+            self.blame(problem, "traces")
+
+    # -- one arm ---------------------------------------------------------------------------------------------------
+    def arm(self, i: int, arm: Arm) -> ArmSetup:
+        trace = None if arm.drafter is None else self.traces[arm.drafter]
+        belief = self.profile
+        if arm.belief.profile is not None:
+            belief = self.find_profile(arm.belief.profile, ("arms", i, "belief", "profile"))
+        setup = ArmSetup(
+            index=i, name=arm.name, label=arm.label or arm.name, drafter=arm.drafter, trace=trace,
+            drafter_cost=self.drafter_cost(i, arm, belief), profile=self.profile, belief_profile=belief,
+            step_scale=arm.belief.step_scale, confidence_shift=arm.belief.confidence_shift, calibrated=arm.calibrated,
+            policy_reference=arm.policy.name, policy_parameters=arm.policy.parameters, **self.policy(i, arm),
+            engine=self.engine(i, arm, trace),
+        )
+        check_arm(self.scenario, setup, self.traces)
+        return setup
+
+    def drafter_cost(self, i: int, arm: Arm, belief: HardwareProfile) -> str | None:
+        if arm.drafter is None:
+            if arm.drafter_cost is not None:
+                raise self.fault("has no effect: the arm has no drafter", "arms", i, "drafter_cost")
+            return None
+        wanted, key = arm.drafter_cost or arm.drafter, "drafter" if arm.drafter_cost is None else "drafter_cost"
+        entry = wanted
+        for profile, path in ((self.profile, (key,)), (belief, ("belief", "profile"))):
+            try:
+                found = profile.drafter_entry(wanted)
+            except InputError as problem:
+                raise self.fault(problem.problem, "arms", i, *path, allowed=problem.allowed, hint=problem.suggestion,
+                                 error=type(problem)) from None
+            entry = found if profile is self.profile else entry
+        return entry
+
+    def policy(self, i: int, arm: Arm) -> dict[str, Any]:
+        try:
+            cls, source = find_policy(arm.policy.name, self.scenario.base)
+            make_policy(cls, source, arm.policy.parameters)
+        except InputError as problem:
+            self.blame(problem, "arms", i, *(problem.key or "policy").split("."))
+        return {"policy_class": cls, "policy_source": source}
+
+    def engine(self, i: int, arm: Arm, trace: AcceptanceTrace | None) -> EngineConfig:
+        def pick(key: str, default: Any) -> Any:
+            own, shared = getattr(arm.engine, key), getattr(self.scenario.engine, key)
+            return own if own is not None else shared if shared is not None else default
+
+        blocks = pick("kv_blocks", self.profile.kv_blocks)
+        return EngineConfig(
+            host_lag=pick("host_lag", DEFAULT_HOST_LAG), prefill=pick("prefill", "none"),
+            ragged=pick("ragged", "flattened"),
+            temperature=pick("temperature", 1.0 if trace is None else trace.temperature),
+            max_num_seqs=pick("max_num_seqs", self.profile.max_num_seqs),
+            max_num_batched_tokens=pick("max_num_batched_tokens", self.profile.max_num_batched_tokens),
+            kv_blocks=None if blocks == "unlimited" else blocks,
+            kv_block_tokens=pick("kv_block_tokens", self.profile.kv_block_tokens),
+        )
