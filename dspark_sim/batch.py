@@ -106,8 +106,9 @@ class Batch:
         i = self.size
         n, row, end = (0, 0, 0) if self.start is None else self._locate(request, request.emitted)
         self.ints[:RING_ROW, i] = (
-            row, request.emitted, request.prompt_tokens + request.emitted, request.output_tokens - request.emitted, end,
-            request.verified, request.accepted, request.drafted, blocks, rank, slot, request.class_index, decode_step, -1,
+            row, request.emitted, request.prompt_tokens + request.emitted, request.output_tokens - request.emitted,
+            end, request.verified, request.accepted, request.drafted, blocks, rank, slot, request.class_index,
+            decode_step, -1,
         )
         self.ints[RING_ROW:RING_DRAFT, i] = -1
         self.floats[:, i] = (

@@ -134,10 +134,7 @@ class Decider:
             answer = answer.astype(np.int64)
         if R:
             self.widest = int(answer.max())
-            if drafted is None:
-                wrong = self.widest > self.block_size
-            else:
-                wrong = bool((answer > drafted).any())
+            wrong = self.widest > self.block_size if drafted is None else bool((answer > drafted).any())
             if wrong or answer.min() < 0:
                 limit = np.full(R, self.block_size) if drafted is None else drafted
                 r = int(np.flatnonzero((answer > limit) | (answer < 0))[0])

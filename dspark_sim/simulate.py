@@ -19,7 +19,6 @@ from dspark_sim.decide import Decider
 from dspark_sim.engine import Engine
 from dspark_sim.errors import RunError
 from dspark_sim.kv import BlockPool
-from dspark_sim.policy import EngineSetup
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.roster import EngineLimits
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dspark_sim.arms import ArmSetup
-    from dspark_sim.curve import StepCost
-    from dspark_sim.profile import HardwareProfile
     from dspark_sim.scenario import Scenario
     from dspark_sim.scenario_schema import Measure
 
@@ -154,32 +151,16 @@ def _engine(
     env: simpy.Environment, setup: ArmSetup, scenario: Scenario, replication: int, recorder: Recorder, stop: _Stop
 ) -> Engine:
     config, trace = setup.engine, setup.trace
-    block = 0 if trace is None else trace.block_size
-    policy = setup.make_policy()
-    synchronous = policy.timing == "synchronous"
-
-    def cost(profile: HardwareProfile, scale: float) -> StepCost:
-        return profile.step_cost(
-            drafter=setup.drafter_cost, block_size=block, max_requests=config.max_num_seqs,
-            max_tokens=config.max_num_batched_tokens, ragged=config.ragged, synchronous=synchronous, scale=scale,
-        )
-
-    truth = cost(setup.profile, 1.0)
-    honest = setup.belief_profile is setup.profile and setup.step_scale == 1.0
-    belief = truth if honest else cost(setup.belief_profile, setup.step_scale)
+    policy, truth = setup.make_policy(), setup.cost()
     pools = document_pools(scenario.workload, () if trace is None else trace.domain, scenario.seed, replication)
     batch = Batch(config.max_num_seqs, trace, pools)
     rows = TraceRows(batch, trace, calibrated=setup.calibrated, shift=setup.confidence_shift)
-    number = [arm.name for arm in scenario.arms].index(setup.name)
-    decider = Decider(policy, EngineSetup(
-        drafter=setup.drafter, block_size=block, temperature=config.temperature, max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens, host_lag=config.host_lag, cost=belief,
-        rng=random_stream(scenario.seed, replication, "policy", number), ragged=config.ragged,
-    ), batch, rows)
+    rng = random_stream(scenario.seed, replication, "policy", setup.index)
+    decider = Decider(policy, setup.engine_setup(rng), batch, rows)
     slas = [c.sla for c in scenario.workload.classes]
     limits = EngineLimits(
         config.max_num_seqs, config.max_num_batched_tokens, config.prefill,
         tuple(np.inf if sla is None or sla.tpot_ms_max is None else sla.tpot_ms_max / 1000 for sla in slas),
     )
-    pool = BlockPool(config.kv_blocks, config.kv_block_tokens, 1 + block)
+    pool = BlockPool(config.kv_blocks, config.kv_block_tokens, 1 + setup.block_size)
     return Engine(env, limits, truth, pool, batch, rows, decider, recorder, stop.finished)
