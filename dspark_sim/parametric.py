@@ -5,7 +5,7 @@ an AR(1) along the text, bent by ``skew`` so that many tokens are trivial (d far
 anchors share it, as they share the text. With row t drafting the tokens at t + 1 … t + G, a drafter has
 
     logit c_{t,k} = level_k(domain) − spread_k · d_{t+k} − unseen · h_{t+k}        accepted[t]: leading successes
-    logit of the confidence = shift_k + gain · (level_k − spread_k · d_{t+k}) + noise_k · ε_{t,k}
+    logit of the confidence = shift_k + gain_k · (level_k − spread_k · d_{t+k}) + noise_k · ε_{t,k}
 
 h is a second difficulty that the drafter cannot feel (nothing of it reaches the confidence). Levels reproduce the
 conditional acceptance that was published; spread, skew, noise and gain reproduce how well its confidence separates
@@ -71,13 +71,13 @@ class Confidence(StrictModel):
 
     Attributes:
         shift: (G,) added to the logit: > 0 is overconfident.
-        gain: factor on the felt logit: > 1 is overconfident where acceptance is high.
+        gain: (G,) factor on the felt logit: > 1 is overconfident where acceptance is high.
         noise: (G,) standard deviation of what it hears wrongly, fresh at every row and position.
         sts_temperature: (G,) sequential temperature scaling fitted on this trace, None for none.
     """
 
     shift: list[Number]
-    gain: Annotated[float, Field(gt=0, le=10)]
+    gain: list[Annotated[float, Field(gt=0, le=10)]]
     noise: list[Size]
     sts_temperature: list[Annotated[float, Field(gt=0, le=100)]] | None = None
 
@@ -109,6 +109,7 @@ class Drafter(StrictModel):
         lists["spread"] = self.spread
         if self.confidence is not None:
             lists["confidence.shift"] = self.confidence.shift
+            lists["confidence.gain"] = self.confidence.gain
             lists["confidence.noise"] = self.confidence.noise
             lists["confidence.sts_temperature"] = self.confidence.sts_temperature
         for key, row in lists.items():
@@ -238,7 +239,8 @@ def generate(spec: Spec, name: str) -> AcceptanceTrace:
         accepted[at:end] = np.logical_and.accumulate(kept, axis=2).sum(axis=2).ravel()
         if confidence is not None and says is not None:
             rng = stream(spec.seed, "confidence", domain.name, name)
-            heard = np.asarray(says.shift) + says.gain * felt + np.asarray(says.noise) * rng.standard_normal(shape)
+            heard = np.asarray(says.shift) + np.asarray(says.gain) * felt
+            heard += np.asarray(says.noise) * rng.standard_normal(shape)
             # Half precision is what the cache file keeps: rounding here makes a fresh trace equal a cached one.
             confidence[at:end] = sigmoid(heard).astype(np.float16).reshape(-1, G)
         at = end
