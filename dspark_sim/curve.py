@@ -40,7 +40,8 @@ class StepCurve:
         graph_limit: the largest captured size (``hold`` only; None means every point is captured). Above it the
             curve interpolates among the points above only, and holds the first of them down to limit + 1: the
             cliff stays where it was measured.
-        extrapolate: ``"linear"`` continues the last segment; None refuses.
+        extrapolate: ``"linear"`` continues the last segment (and, without graphs, the first one downwards); None
+            refuses. The last segment may not fall, nor lie across the cliff.
         running_max: make the curve monotone by a running maximum (vLLM's own habit), never silently.
 
     Raises:
@@ -56,17 +57,21 @@ class StepCurve:
     _dense: dict[int, FloatArray] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        raw = np.asarray(self.batch_tokens)
-        seconds = np.asarray(self.seconds, dtype=np.float64)
+        try:
+            raw = np.asarray(self.batch_tokens)
+            seconds = np.asarray(self.seconds, dtype=np.float64)
+            sizes = raw.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            raise ProfileError("a curve needs two lists of numbers") from None
         if raw.ndim != 1 or seconds.ndim != 1 or raw.shape != seconds.shape or raw.size == 0:
             raise ProfileError(f"a curve needs two lists of equal length, got shapes {raw.shape} and {seconds.shape}")
         if not np.all(np.isfinite(seconds)) or seconds.min() < 0 or seconds.max() > MAX_SECONDS:
             raise ProfileError("a curve has a time that is not possible", allowed=f"seconds from 0 to {MAX_SECONDS:g}")
-        if not np.all(np.isfinite(raw.astype(np.float64))) or np.any(raw.astype(np.int64) != raw):
+        if not np.all(np.isfinite(sizes)) or np.any(np.floor(sizes) != sizes):
             raise ProfileError("a curve has a size that is not a whole number")
-        tokens = raw.astype(np.int64)
-        if tokens[0] < 0 or tokens[-1] > MAX_TOKENS:
-            raise ProfileError(f"a curve has sizes {tokens[0]}..{tokens[-1]}", allowed=f"0 to {MAX_TOKENS}")
+        if sizes.min() < 0 or sizes.max() > MAX_TOKENS:
+            raise ProfileError(f"a curve has sizes {sizes.min():g}..{sizes.max():g}", allowed=f"0 to {MAX_TOKENS}")
+        tokens = sizes.astype(np.int64)
         falls = np.flatnonzero(np.diff(tokens) <= 0)
         if falls.size:
             i = int(falls[0])
@@ -79,8 +84,16 @@ class StepCurve:
             raise ProfileError(
                 f"graph_limit {self.graph_limit} must be one of the measured sizes of a curve with between: hold"
             )
+        if self.extrapolate not in (None, "linear"):
+            raise ProfileError(f"extrapolate: got {shown(self.extrapolate)}", allowed="linear, or nothing")
         if self.running_max:
             seconds = np.maximum.accumulate(seconds)
+        if self.extrapolate is not None and tokens.size > 1:
+            if self.graph_limit is not None and tokens[-2] == self.graph_limit:
+                raise ProfileError("extrapolate: linear needs two points above graph_limit, or it would continue the cliff")
+            if seconds[-1] < seconds[-2]:
+                raise ProfileError("extrapolate: linear would follow a falling last segment down to 0 seconds",
+                                   allowed="a last segment that does not fall")
         object.__setattr__(self, "batch_tokens", _frozen(tokens, np.int64))
         object.__setattr__(self, "seconds", _frozen(seconds, np.float64))
 
@@ -234,7 +247,10 @@ class StepCost:
         self.per_request, self.per_kv_token, self.measured_context = per_request, per_kv_token, measured_context
         self.prefill_curve, self.scale = prefill, scale
         self.max_requests, self.max_tokens = max_requests, max_tokens
-        self._verify = verify.dense(max_tokens) if scale == 1.0 else verify.dense(max_tokens) * scale
+        self._verify = verify.dense(max_tokens)
+        if scale != 1.0:
+            self._verify = self._verify * scale
+            self._verify.flags.writeable = False  # policies get views of it
         n, b = verify.graph_points, np.arange(max_tokens + 1)
         if n:
             captured = verify.batch_tokens[:n]
@@ -282,7 +298,7 @@ class StepCost:
         s = 0.0
         if tokens:
             s = float(self._verify[tokens]) if tokens <= self.max_tokens else np.inf
-        return s + float(self._prefill[prefill]) if prefill else s
+        return s + self._prefill_seconds(prefill)
 
     def padded_tokens(self, tokens: int) -> int:
         """The size that the engine really runs for ``tokens`` (see :meth:`StepCurve.pad`); 0 for none."""
@@ -330,7 +346,9 @@ class StepCost:
         return base if extra == 0.0 else base + extra
 
     def _prefill_seconds(self, prefill: int) -> float:
-        return float(self._prefill[prefill]) if prefill and self._prefill is not None else 0.0
+        if not prefill or self._prefill is None:
+            return 0.0
+        return float(self._prefill[prefill]) if prefill <= self.max_tokens else np.inf
 
     def _gather(self, tokens: npt.NDArray[np.int64]) -> FloatArray:
         inside = np.minimum(tokens, self.max_tokens)
