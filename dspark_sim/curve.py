@@ -90,7 +90,7 @@ class StepCurve:
             seconds = np.maximum.accumulate(seconds)
         if self.extrapolate is not None and tokens.size > 1:
             if self.graph_limit is not None and tokens[-2] == self.graph_limit:
-                raise ProfileError("extrapolate: linear needs two points above graph_limit, or it would continue the cliff")
+                raise ProfileError("extrapolate: linear needs two points above graph_limit, or it follows the cliff")
             if seconds[-1] < seconds[-2]:
                 raise ProfileError("extrapolate: linear would follow a falling last segment down to 0 seconds",
                                    allowed="a last segment that does not fall")
