@@ -1,0 +1,203 @@
+"""The command line: parses, calls :mod:`dspark_sim.commands`, prints nothing itself.
+
+Only typer is imported here, so that ``--help`` is quick. Exit codes: 0 done, 1 a run failed, 2 the input is wrong,
+130 stopped by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dspark_sim.commands.output import emit, guarded
+
+__all__ = ["app", "main"]
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    json = "json"
+    csv = "csv"
+
+
+_HELP = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    help="Compare ways to serve an LLM with speculative decoding on measured hardware, without the hardware.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, context_settings=_HELP,
+)
+
+
+def _group(name: str, text: str) -> typer.Typer:
+    group = typer.Typer(help=text, no_args_is_help=True, context_settings=_HELP)
+    app.add_typer(group, name=name)
+    return group
+
+
+scenarios = _group("scenario", "Scenarios: what is compared, on what hardware, under what traffic.")
+policies = _group("policy", "Verification policies: which draft tokens the target verifies.")
+profiles = _group("profile", "Hardware profiles: what an engine's steps cost, and how that is known.")
+traces = _group("trace", "Acceptance traces: what drafters' tokens did against a target.")
+
+Form = Annotated[Format, typer.Option("--format", help="How to print; json and csv put nothing else on stdout.")]
+ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A name on the shelf, or a path.")]
+Settings = Annotated[
+    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the scenario; may be repeated.")
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the scenario's seed.")]
+NoLocal = Annotated[
+    bool, typer.Option("--no-local-policies", help="Refuse policies that are not on the shelf (they execute code).")
+]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from dspark_sim import __version__
+
+        emit(f"dspark-sim {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Compare ways to serve an LLM with speculative decoding on measured hardware, without the hardware."""
+
+
+@app.command()
+@guarded
+def run(
+    scenario: ScenarioName,
+    seed: Seed = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Run folder to make; must be new or empty. Default: runs/NAME-TIME.")
+    ] = None,
+    settings: Settings = [],  # noqa: B006 - typer reads it, nobody writes it
+    form: Form = Format.table,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")] = False,
+    no_local_policies: NoLocal = False,
+) -> None:
+    """Compare the arms of a scenario: a table here, everything else in a run folder."""
+    from dspark_sim.commands.run import run_command
+
+    run_command(scenario, seed=seed, out=out, settings=settings, form=form.value, quiet=quiet, plots=not no_plots,
+                local_policies=not no_local_policies)
+
+
+@app.command()
+@guarded
+def schema() -> None:
+    """Print the JSON schema of scenarios, for editors."""
+    from dspark_sim.commands.scenario import print_schema
+
+    print_schema()
+
+
+@scenarios.command("list")
+@guarded
+def scenario_list(form: Form = Format.table) -> None:
+    """Scenarios on the shelf."""
+    from dspark_sim.commands.scenario import list_command
+
+    list_command(form.value)
+
+
+@scenarios.command("show")
+@guarded
+def scenario_show(
+    scenario: ScenarioName, form: Form = Format.table, settings: Settings = [], seed: Seed = None,  # noqa: B006
+) -> None:
+    """Print a scenario as written; with --format json as validated, defaults filled in."""
+    from dspark_sim.commands.scenario import show_command
+
+    show_command(scenario, form.value, settings, seed)
+
+
+@scenarios.command("check")
+@guarded
+def scenario_check(
+    scenario: Annotated[list[str], typer.Argument(metavar="SCENARIO...", help="Names on the shelf, or paths.")],
+    settings: Settings = [], no_local_policies: NoLocal = False,  # noqa: B006
+) -> None:
+    """Check scenarios and everything that they name, without running them."""
+    from dspark_sim.commands.scenario import check_command
+
+    check_command(scenario, settings, local_policies=not no_local_policies)
+
+
+@policies.command("list")
+@guarded
+def policy_list(form: Form = Format.table) -> None:
+    """Policies on the shelf."""
+    from dspark_sim.commands.policy import list_command
+
+    list_command(form.value)
+
+
+@policies.command("show")
+@guarded
+def policy_show(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name on the shelf, or ./mine.py:Mine.")],
+    form: Form = Format.table, no_local_policies: NoLocal = False,
+) -> None:
+    """What a policy does, claims and takes."""
+    from dspark_sim.commands.policy import show_command
+
+    show_command(policy, form.value, local_policies=not no_local_policies)
+
+
+@profiles.command("list")
+@guarded
+def profile_list(form: Form = Format.table) -> None:
+    """Hardware profiles on the shelf."""
+    from dspark_sim.commands.profile import list_command
+
+    list_command(form.value)
+
+
+@profiles.command("show")
+@guarded
+def profile_show(
+    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A name on the shelf, or a path.")],
+    form: Form = Format.table,
+    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the staircase into this PNG, SVG or PDF.")] = None,
+) -> None:
+    """A profile: its step times as a picture, its costs, and where they come from."""
+    from dspark_sim.commands.profile import show_command
+
+    show_command(profile, form.value, plot)
+
+
+@traces.command("list")
+@guarded
+def trace_list(form: Form = Format.table) -> None:
+    """Targets on the shelf and their drafters."""
+    from dspark_sim.commands.trace import list_command
+
+    list_command(form.value)
+
+
+@traces.command("show")
+@guarded
+def trace_show(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="A target on the shelf, or a path.")],
+    drafter: Annotated[str | None, typer.Argument(metavar="[DRAFTER]", help="One drafter; all without it.")] = None,
+    form: Form = Format.table,
+) -> None:
+    """Acceptance by domain and position, and where it comes from."""
+    from dspark_sim.commands.trace import show_command
+
+    show_command(target, drafter, form.value)
+
+
+def main() -> None:
+    """Entry point of ``dspark-sim``."""
+    app(prog_name="dspark-sim")

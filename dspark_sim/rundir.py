@@ -1,0 +1,186 @@
+"""The run folder: tables as Parquet, summary, manifest, plots. Built aside under a hidden name, renamed at the end.
+
+``<runs>/<name>-<time>[-n]/`` by default, or exactly the folder that ``--out`` names, which must be new or empty.
+Nothing under a final name is ever partial. After Ctrl-C the folder is finished with what there is, and its
+manifest says ``"status": "interrupted"``; after kill -9 a hidden ``.<name>….partial-…`` stays and may be deleted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from dspark_sim.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dspark_sim.simulate import ArmRun
+
+__all__ = ["RUNS", "RunFolder", "undisturbed"]
+
+RUNS = "runs"
+ROW_GROUP = 1 << 17  # steps are gathered to row groups of about this many rows before they are written
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Ctrl-C waits until the block is done: half a row group would spoil the whole file."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if pressed:
+            raise KeyboardInterrupt
+
+
+class _Stream:
+    """One Parquet file that grows by row groups; memory holds at most one of them."""
+
+    def __init__(self, path: Path, rows: int) -> None:
+        self._path, self._rows, self._waiting = path, rows, list[Any]()
+        self._count = 0
+        self._writer: Any = None
+
+    def add(self, table: pa.Table) -> None:
+        if table.num_rows == 0 and self._writer is not None:
+            return
+        self._waiting.append(table)
+        self._count += table.num_rows
+        if self._count >= self._rows:
+            self._flush()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with undisturbed():
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting, self._count = [], 0
+
+    def close(self) -> None:
+        with undisturbed():
+            self._flush()
+            if self._writer is not None:
+                self._writer.close()
+
+
+class RunFolder:
+    """A run folder under construction; a context manager that removes it when nobody called :meth:`finish`.
+
+    Attributes:
+        path: where the files are now: the hidden folder, after :meth:`finish` the final one.
+
+    Raises:
+        InputError: the place cannot be used: not empty, not a folder, not writable.
+    """
+
+    def __init__(self, name: str, out: str | Path | None = None, runs: str | Path = RUNS) -> None:
+        self._exact = None if out is None else Path(out)
+        if self._exact is not None:
+            self._check(self._exact)
+            self._stem = self._exact.name or "run"
+            parent = self._exact.resolve().parent
+        else:
+            parent = Path(runs).resolve()
+            self._stem = f"{_safe(name)}-{datetime.now():%Y%m%d-%H%M%S}"
+        try:
+            parent.mkdir(parents=True, exist_ok=True)
+            self.path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{self._stem}.partial-"))
+            os.chmod(self.path, 0o755)
+        except OSError as problem:
+            raise InputError(f"cannot be written ({problem.strerror or problem})", file=parent, key="--out") from None
+        self._parent, self._finished = parent, False
+        self._steps = _Stream(self.path / "steps.parquet", ROW_GROUP)
+        self._intervals = _Stream(self.path / "intervals.parquet", 0)
+        self._requests = _Stream(self.path / "requests.parquet", 0)
+
+    @staticmethod
+    def _check(out: Path) -> None:
+        if out.exists() and not out.is_dir():
+            raise InputError("is a file", file=out, key="--out", allowed="a new or an empty folder")
+        if out.is_dir() and any(out.iterdir()):
+            raise InputError("is not empty, and a run never mixes its files with others", file=out, key="--out",
+                             allowed="a new or an empty folder")
+
+    def steps(self, table: pa.Table) -> None:
+        """The sink that :func:`~dspark_sim.simulate.simulate` calls with each finished piece of the steps table."""
+        self._steps.add(table)
+
+    def add(self, run: ArmRun) -> None:
+        """One finished (arm, replication): a row group of intervals and one of requests (and steps if it kept them)."""
+        self._intervals.add(run.intervals)
+        self._requests.add(run.requests)
+        if run.steps is not None:
+            self._steps.add(run.steps)
+
+    def write(self, name: str, text: str) -> None:
+        """A text file of the folder, UTF-8."""
+        (self.path / name).write_text(text, encoding="utf-8", newline="\n")
+
+    def close_tables(self) -> None:
+        """Complete the Parquet files, so that plots can read them."""
+        for stream in (self._steps, self._intervals, self._requests):
+            stream.close()
+
+    def finish(self) -> Path:
+        """Give the folder its final name.
+
+        Raises:
+            InputError: meanwhile somebody else put files into the folder that ``--out`` names.
+        """
+        if self._exact is not None:
+            self._check(self._exact)
+            if self._exact.is_dir():
+                self._exact.resolve().rmdir()
+            os.rename(self.path, self._exact.resolve())
+            self.path = self._exact
+        else:
+            n = 1
+            while True:
+                target = self._parent / (self._stem if n == 1 else f"{self._stem}-{n}")
+                try:
+                    if target.exists():  # renaming onto an empty folder would succeed
+                        raise FileExistsError
+                    os.rename(self.path, target)
+                    break
+                except OSError:
+                    if not target.exists():
+                        raise
+                    n += 1
+            self.path = target
+        self._finished = True
+        return self.path
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._finished:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _safe(name: str) -> str:
+    """``name`` as part of a folder's name: letters, digits, dot, dash and underscore."""
+    return "".join(c if c.isalnum() or c in "._-" else "-" for c in name).strip(".-") or "run"
