@@ -19,7 +19,7 @@ from dspark_sim.errors import InputError, shown
 
 __all__ = ["MAX_BYTES", "MAX_DEPTH", "Document", "KeyPath", "dotted", "parse_scalar", "parse_yaml", "read_yaml"]
 
-MAX_BYTES = 1 << 20  # the parser reads about 200 kB a second: more would look like a hang
+MAX_BYTES = 1 << 20  # two seconds of parsing; more would look like a hang
 MAX_DEPTH = 40
 MAX_DIGITS = 400
 KeyPath: TypeAlias = tuple[str | int, ...]
@@ -190,6 +190,7 @@ class _Reader:
         while not isinstance(event := next(events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent) or event.value == "<<" or event.anchor or event.tag:
                 raise self.fault("a key must be a plain word", event, path)
+            self.scalar(event, path)
             if event.value in out:
                 raise self.fault("stands twice", event, (*path, event.value))
             self.document.lines[(*path, event.value)] = _line(event)
@@ -198,6 +199,8 @@ class _Reader:
 
     def scalar(self, event: yaml.ScalarEvent, path: KeyPath) -> Any:
         text = event.value
+        if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
+            raise self.fault("holds half a character (a lone surrogate), which is no text", event, path)
         if not event.implicit[0]:  # quoted, or a block of text
             return text
         if _NULL.match(text):
