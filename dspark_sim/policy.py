@@ -240,7 +240,8 @@ def expected_tokens(survival: Float32Array, requests: int) -> FloatArray:
     in float64, starting from ``requests``, so every entry has the same bits as a literal loop. ``survival`` may have
     any shape and order and must hold no NaN. Called by policies that weigh τ against the seconds of ``cost.table``.
     """
-    ascending = np.sort(survival, axis=None)  # values alone: which of two equal tokens comes first does not matter
+    ascending = survival.flatten()
+    ascending.sort()  # values alone: which of two equal tokens comes first does not matter
     n = ascending.size - int(ascending.searchsorted(0.0, side="right"))
     tau = np.empty(n + 1)
     tau[0] = requests
@@ -260,14 +261,16 @@ def top_k_lengths(survival: Float32Array, k: int) -> IntArray:
     flat = survival.ravel()
     surplus, chosen = 0, None
     if k < flat.size:
-        cut = np.partition(flat, flat.size - k)[flat.size - k]  # the k-th best
+        parted = flat.copy()
+        parted.partition(flat.size - k)
+        cut = parted[-k]  # the k-th best
         if cut > 0:
             chosen = flat >= cut
             surplus = int(np.count_nonzero(chosen)) - k
     if chosen is None:
         chosen = flat > 0
     elif surplus:
-        chosen[np.flatnonzero(flat == cut)[-surplus:]] = False  # of the tokens equal to the cut the first ones stay
+        chosen[(flat == cut).nonzero()[0][-surplus:]] = False  # of the tokens equal to the cut the first ones stay
     # A product with ones counts a row several times faster than a sum along so short an axis.
     return (chosen.view(np.int8).reshape(R, G) @ _ones(G)).astype(np.int64)
 

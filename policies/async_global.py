@@ -26,6 +26,7 @@ ranking on the device that nobody waits for.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import isnan
 from typing import Literal
 
 import numpy as np
@@ -80,18 +81,22 @@ class AsyncGlobal(BudgetPolicy):
         """K by global search; see the module."""
         R = view.requests
         past = view.past(self.lag)
-        missing = np.isnan(past)
-        tau = expected_tokens(self._filled(past, missing) if missing.any() else past, R)
-        theta = tau / self._belief.table(R, view.prefill_tokens, view.kv_tokens, part=self.cost)[: tau.size]
+        flat = past.ravel()
+        if isnan(flat.dot(flat)):  # the fastest way to learn that none is missing
+            past = self._filled(past)
+        tau = expected_tokens(past, R)
+        seconds = self._belief.table(R, view.prefill_tokens, view.kv_tokens, part=self.cost)
+        theta = tau / seconds[: tau.size]
         K = int(theta.argmax())
         if self.min_gain:
-            other = 0 if self.otherwise == "none" else theta.size - 1
-            if not theta[K] >= (1.0 + self.min_gain) * theta[other]:
-                return other if other == 0 else past.size
+            other = theta[0] if self.otherwise == "none" else tau[-1] / seconds[-1]
+            if not theta[K] >= (1.0 + self.min_gain) * other:
+                return 0 if self.otherwise == "none" else past.size
         return K
 
-    def _filled(self, past: npt.NDArray[np.float32], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float32]:
+    def _filled(self, past: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """(R, G) ``past`` with what is missing replaced, no row rising."""
+        missing = np.isnan(past)
         absent = missing[:, 0]
         filled = np.where(missing, np.float32(self.new_request_survival), past)
         if np.count_nonzero(missing) != past.shape[1] * np.count_nonzero(absent):  # rows that drafted less than G
