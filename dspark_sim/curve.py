@@ -40,8 +40,8 @@ class StepCurve:
         graph_limit: the largest captured size (``hold`` only; None means every point is captured). Above it the
             curve interpolates among the points above only, and holds the first of them down to limit + 1: the
             cliff stays where it was measured.
-        extrapolate: ``"linear"`` continues the last segment (and, without graphs, the first one downwards); None
-            refuses. The last segment may not fall, nor lie across the cliff.
+        extrapolate: ``"linear"`` continues the last segment (and, without graphs, the first one downwards), never
+            below 0; None refuses. A profile may not ask for it where that segment falls or lies across the cliff.
         running_max: make the curve monotone by a running maximum (vLLM's own habit), never silently.
 
     Raises:
@@ -88,12 +88,6 @@ class StepCurve:
             raise ProfileError(f"extrapolate: got {shown(self.extrapolate)}", allowed="linear, or nothing")
         if self.running_max:
             seconds = np.maximum.accumulate(seconds)
-        if self.extrapolate is not None and tokens.size > 1:
-            if self.graph_limit is not None and tokens[-2] == self.graph_limit:
-                raise ProfileError("extrapolate: linear needs two points above graph_limit, or it follows the cliff")
-            if seconds[-1] < seconds[-2]:
-                raise ProfileError("extrapolate: linear would follow a falling last segment down to 0 seconds",
-                                   allowed="a last segment that does not fall")
         object.__setattr__(self, "batch_tokens", _frozen(tokens, np.int64))
         object.__setattr__(self, "seconds", _frozen(seconds, np.float64))
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from dspark_sim.curve import MAX_SECONDS, MAX_TOKENS, StepCurve
 from dspark_sim.errors import ProfileError, nearest, shown
 from dspark_sim.profile_schema import CurveSpec
@@ -68,11 +70,24 @@ class CurveReader:
             sizes.append(_size(size, axis, sizes, complain))
             seconds.append(_time(value, unit, positive, complain))
         try:
-            return StepCurve(
-                sizes, seconds, spec.between, spec.graph_limit, spec.extrapolate, spec.running_max  # type: ignore[arg-type]
+            curve = StepCurve(
+                np.array(sizes), np.array(seconds), spec.between, spec.graph_limit, spec.extrapolate, spec.running_max
             )
         except ProfileError as problem:
             raise refusal(self.document, problem.problem, path, problem.allowed) from None
+        if spec.extrapolate is not None and len(sizes) > 1:
+            self._can_go_on(curve, path)
+        return curve
+
+    def _can_go_on(self, curve: StepCurve, path: Key) -> None:
+        """Refuse a last segment that no one could want continued."""
+        if curve.graph_limit is not None and curve.batch_tokens[-2] == curve.graph_limit:
+            problem, allowed = "would continue the jump at graph_limit", "two points above graph_limit"
+        elif curve.seconds[-1] < curve.seconds[-2]:
+            problem, allowed = "would follow a falling last segment down to 0 seconds", "a last segment that does not fall"
+        else:
+            return
+        raise refusal(self.document, problem, (*path, "extrapolate"), allowed)
 
     def _point(self, item: Any, path: Key) -> tuple[Any, Any, Complaint]:
         def complain(problem: str, allowed: str | None = None) -> ProfileError:
