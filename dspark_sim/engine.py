@@ -161,8 +161,8 @@ class Engine:
             for own in late:
                 self.recorder.gap(self.number, now, own)
         cost, verified = self.cost, self.decider.verified_sum if step.requests else 0
-        batch_tokens = step.tokens + step.prefill_tokens
-        charged = batch_tokens if cost.prefill_curve is None else step.tokens
+        batch_tokens = step.requests + verified + step.prefill_tokens
+        charged = step.tokens + (step.prefill_tokens if cost.prefill_curve is None else 0)
         self.recorder.step((
             self.number, self.steps, step.start, step.draft, step.schedule, step.verify, step.other, now,
             step.requests, step.drafted, verified, accepted, emitted, step.prefill_tokens, batch_tokens,
@@ -236,7 +236,8 @@ class Engine:
         out.emitted, out.finished = out.accepted + 1 + np.minimum(remaining, 0), remaining <= 0
         out.draft_seconds, out.schedule_seconds = step.draft, step.schedule
         out.verify_seconds, out.other_seconds = step.verify, step.other
-        out.batch_tokens, out.prefill_tokens = step.tokens + step.prefill_tokens, step.prefill_tokens
-        charged = out.batch_tokens if self.cost.prefill_curve is None else step.tokens
+        out.batch_tokens = R + self.decider.verified_sum + step.prefill_tokens
+        out.prefill_tokens = step.prefill_tokens
+        charged = step.tokens + (step.prefill_tokens if self.cost.prefill_curve is None else 0)
         out.padded_tokens = self.cost.padded_tokens(charged)
         self.decider.settled(out)
