@@ -63,8 +63,8 @@ class Batch:
         self.floats = np.zeros((5, capacity), dtype=np.float64)
         self.requests: list[Request] = []
         self.chain: list[int] = []  # how far along its chain of documents each request is
-        self.pools = pools
-        self.start = None if trace is None else trace.document_start
+        self.pools = [pool.tolist() for pool in pools]
+        self.start: list[int] | None = None if trace is None else trace.document_start.tolist()
         self._bundles: dict[int, tuple[Any, ...]] = {}
 
     # -- text --------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Batch:
         pool, n = self.pools[request.class_index], 0
         while True:
             document = document_of(request.text, n, pool)
-            first, end = int(self.start[document]), int(self.start[document + 1])
+            first, end = self.start[document], self.start[document + 1]
             if first + index < end:
                 return n, first + index, end
             index -= end - first
@@ -94,7 +94,7 @@ class Batch:
             while True:
                 n += 1
                 document = document_of(request.text, n, pool)
-                first, last = int(self.start[document]), int(self.start[document + 1])
+                first, last = self.start[document], self.start[document + 1]
                 if first + rest < last:
                     break
                 rest -= last - first
@@ -190,7 +190,7 @@ class TraceRows:
         self._accepted = None if trace is None else trace.accepted.astype(np.int64)
         self.decode_step = 0
         self.drafted: npt.NDArray[np.int64] | None = None  # None: every row drafted a full block
-        self.partial = False  # a policy that may draft less than full blocks: the ring of draft lengths is kept
+        self.partial = False  # some row has drafted less than a full block: draft lengths are kept from then on
 
     def accepted(self) -> npt.NDArray[np.int64]:
         """(R,) draft tokens the target keeps when all are verified; (cut by nothing)."""
@@ -229,6 +229,15 @@ class TraceRows:
         self.batch.ints[RING_ROW + ring, :R] = self.batch.ints[ROW, :R]
         if self.partial:
             self.batch.ints[RING_DRAFT + ring, :R] = self.block_size if drafted is None else drafted
+
+    def become_partial(self) -> None:
+        """A row drafts less than a full block for the first time: write down what all rows drafted until now."""
+        ints, R = self.batch.ints, self.batch.size
+        self.partial = True
+        steps = self.decode_step - ints[JOINED, :R]
+        ints[DRAFTED, :R] += steps * self.block_size
+        ints[LAST_DRAFT, :R] = np.where(steps > 0, self.block_size, -1)
+        ints[RING_DRAFT:, :R] = self.block_size
 
     def past(self, n: int) -> npt.NDArray[np.float32]:
         """(R, G) survivals ``n`` of their decode steps ago, NaN where there is none."""

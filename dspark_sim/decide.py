@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.batch import LAST_DRAFT, Batch, TraceRows
 from dspark_sim.errors import PolicyFailure, shown
 from dspark_sim.policy import EngineSetup, IntArray, Policy, StepOutcome, StepView
 
@@ -30,7 +30,6 @@ class Decider:
 
     Attributes:
         synchronous: the step waits for the decision (the profile's ``schedule``).
-        partial: the policy may draft less than full blocks.
         drafted: (R,) of the last decision, None when every row drafted a full block.
         drafted_sum, verified_sum, widest: sums and the longest ℓ of the last decision.
     """
@@ -44,7 +43,7 @@ class Decider:
         self._stop: Callable[[Any], Any] | None = getattr(policy, "stop_drafting", None) if self.block_size else None
         self._observe: Callable[[StepOutcome], None] | None = getattr(policy, "observe", None)
         self.observes = self._observe is not None
-        self.partial = rows.partial = self._draft is not None or self._stop is not None
+        self._shortens = self._draft is not None or self._stop is not None
         self.drafted: IntArray | None = None
         self.drafted_sum = self.verified_sum = self.widest = 0
         self._outcomes: deque[StepOutcome] = deque()
@@ -75,12 +74,15 @@ class Decider:
             full.flags.writeable = False
         view.drafted, drafted = full, None
         longest, drafting, resumed = G, R, 0
-        if self.partial:
+        if self._shortens:
             rows.drafted = None
             drafted = self._draft_lengths(view, full)
-            resumed = self._resumed(full if drafted is None else drafted)
             if drafted is not None:
                 longest, drafting = int(drafted.max()), int(np.count_nonzero(drafted))
+                if not rows.partial:
+                    rows.become_partial()
+            if rows.partial:
+                resumed = self._resumed(full if drafted is None else drafted)
         self.drafted = rows.drafted = drafted
         self.drafted_sum = R * G if drafted is None else int(drafted.sum())
         if G:
@@ -116,7 +118,7 @@ class Decider:
 
     def _resumed(self, drafted: IntArray) -> int:
         """Rows that skipped drafting in their last decode step and draft now."""
-        last = self.batch.ints[13, : drafted.size]
+        last = self.batch.ints[LAST_DRAFT, : drafted.size]
         resumed = int(np.count_nonzero((last == 0) & (drafted > 0)))
         last[:] = drafted
         return resumed

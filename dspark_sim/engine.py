@@ -76,7 +76,7 @@ class Engine:
     ) -> None:
         self.env, self.cost, self.batch, self.rows, self.decider = env, cost, batch, rows, decider
         self.recorder, self.on_finished, self.number = recorder, on_finished, number
-        self.roster = Roster(limits, pool, batch, rows, self._ended, decider.partial)
+        self.roster = Roster(limits, pool, batch, rows, self._ended)
         self.drafts = rows.trace is not None
         self.steps = 0
         self._separate = limits.prefill == "separate"
@@ -202,7 +202,7 @@ class Engine:
             progress = accepted + 1
             verified += step.lengths
             accepted_total += accepted
-            if self.decider.partial:
+            if rows.partial:
                 drafted_total += rows.block_size if self.decider.drafted is None else self.decider.drafted
             moving += progress
             remaining -= progress

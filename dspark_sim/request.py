@@ -7,6 +7,7 @@ stands at position j of that chain, so arms that advance by different steps read
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ OUTCOMES = ("finished", "unfinished")
 _MASK = (1 << 64) - 1
 
 
-def document_of(text: int, n: int, documents: npt.NDArray[np.int64]) -> int:
+def document_of(text: int, n: int, documents: Sequence[int] | npt.NDArray[np.int64]) -> int:
     """The n-th document (n = 0, 1, …) of the chain with seed ``text``, drawn with replacement from ``documents``.
 
     A splitmix64 hash of (text, n): a random stream that needs no state and is the same in every arm and process.

@@ -48,7 +48,6 @@ class Roster:
         pool: KV blocks.
         batch, rows: decoding requests and their draft rows.
         finished: called with each request that ends, at once.
-        partial: the policy may draft less than full blocks, so the batch counts drafted tokens itself.
 
     Attributes:
         kv_tokens: Σ context over decoding requests.
@@ -58,10 +57,10 @@ class Roster:
 
     def __init__(
         self, limits: EngineLimits, pool: BlockPool, batch: Batch, rows: TraceRows,
-        finished: Callable[[Request], None], partial: bool,
+        finished: Callable[[Request], None],
     ) -> None:
         self.limits, self.pool, self.batch, self.rows = limits, pool, batch, rows
-        self.finished, self.partial = finished, partial
+        self.finished = finished
         self.waiting: deque[Request] = deque()
         self.prompts: list[_Prompt] = []
         self.free_slots = list(range(limits.max_num_seqs - 1, -1, -1))
@@ -216,7 +215,7 @@ class Roster:
         else:
             self.fresh -= 1
         request.steps += steps
-        if not self.partial:
+        if not self.rows.partial:
             request.drafted += steps * self.rows.block_size
         return request, blocks, slot
 
