@@ -65,7 +65,10 @@ class _Loader:
         return self.profiles[reference]
 
     def find_traces(self) -> dict[str, AcceptanceTrace]:
-        wanted = {arm.drafter: i for i, arm in reversed(list(enumerate(self.scenario.arms))) if arm.drafter is not None}
+        wanted: dict[str, int] = {}
+        for i, arm in enumerate(self.scenario.arms):
+            if arm.drafter is not None:
+                wanted.setdefault(arm.drafter, i)
         reference = self.scenario.traces
         if reference is None:
             for drafter, i in wanted.items():
