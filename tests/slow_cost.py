@@ -54,7 +54,6 @@ def price(setup: Any, drafted: list[int], verified: list[int], resumed: int, pre
     padded = profile.verify.pad(charged) if charged and charged <= profile.verify.last else charged
     if profile.prefill is not None and prefill:
         verify_s += seconds_of(profile.prefill, prefill)
-        padded += prefill
 
     other_s = profile.per_request * R
     for curve in (profile.fixed, profile.speculation_overhead if setup.drafter is not None else None):

@@ -1,8 +1,10 @@
 """A second engine, slow and obvious, to check the fast one against: the same tables, bit for bit.
 
-One request at a time, lists and dicts, no tables of costs, no arrays except those that policies are promised. Time
-is a plain float that jumps from event to event. Sums are taken in the order that docs/method.md states, so that the
-two engines must agree in every bit, not only nearly. Read :meth:`SlowEngine.step` aloud: it is the engine.
+One request at a time, lists and dicts, no tables of costs, no arrays except those that policies are promised. The
+line of requests and their memory are in slow_queue.py, costs in slow_cost.py, views in slow_view.py, the traffic and
+the tables in slow_run.py. Time is a plain float that jumps from event to event. Sums are taken in the order of time
+and parts, so the two engines must agree in every bit, not only nearly. Read :meth:`SlowEngine.step` aloud: it is the
+engine.
 
 It also keeps what no table holds: ``visited``, the text position and trace row of every decode step of every request.
 """
@@ -10,37 +12,21 @@ It also keeps what no table holds: ``visited``, the text position and trace row 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from dspark_sim.errors import IntegrityError, OutOfRange, RunError
+from dspark_sim.errors import IntegrityError, OutOfRange
 from dspark_sim.policy import EngineSetup, StepOutcome
 from dspark_sim.request import Request
 from tests.slow_cost import price
+from tests.slow_queue import Seat, SlowQueue
 from tests.slow_view import SlowRows, SlowText, budget_view, outcome_of, step_view
 
-__all__ = ["Seat", "SlowEngine"]
+__all__ = ["SlowEngine"]
 
 
-@dataclass(eq=False)
-class Seat:
-    """A request while it runs: what the engine must remember of it, and loses when it is preempted."""
-
-    request: Request
-    slot: int
-    blocks: int = 0
-    to_prefill: int = 0
-    history: list[np.ndarray] = field(default_factory=list)  # (G,) survivals of its decode steps here, oldest first
-    paused: bool = False  # it did not draft in its step before this one
-
-    @property
-    def context(self) -> int:
-        return self.request.prompt_tokens + self.request.emitted
-
-
-class SlowEngine:
+class SlowEngine(SlowQueue):
     """One engine.
 
     Args:
@@ -52,16 +38,11 @@ class SlowEngine:
     """
 
     def __init__(self, setup: Any, tpot_sla: list[float], pools: list[np.ndarray], rng: Any, on_finish: Any) -> None:
-        self.setup, self.tpot_sla, self.on_finish = setup, tpot_sla, on_finish
+        super().__init__(setup.engine, 0 if setup.drafter is None else setup.trace.block_size, on_finish)
+        self.setup, self.tpot_sla = setup, tpot_sla
         self.text = SlowText(setup, pools)
-        self.config, self.trace = setup.engine, setup.trace
-        self.G = 0 if setup.drafter is None else self.trace.block_size
+        self.trace = setup.trace
         self.policy = setup.make_policy()
-        self.free_blocks = self.config.kv_blocks  # None: no limit
-        self.free_slots = list(range(self.config.max_num_seqs))
-        self.waiting: list[Request] = []
-        self.running: list[Seat] = []  # in admission order
-        self.last_receipt: dict[int, float] = {}  # request id -> when its user last received tokens
         self.unobserved: list[StepOutcome] = []
         self.decode_steps = 0
         self.steps: list[dict[str, Any]] = []
@@ -75,8 +56,8 @@ class SlowEngine:
             return
         setup, config = self.setup, self.config
         belief = setup.belief_profile.step_cost(
-            drafter=setup.drafter, block_size=self.G, max_requests=config.max_num_seqs,
-            max_tokens=max(config.max_num_batched_tokens, config.max_num_seqs * (1 + self.G)), ragged=config.ragged,
+            drafter=setup.drafter_cost, block_size=self.G, max_requests=config.max_num_seqs,
+            max_tokens=config.max_num_batched_tokens, ragged=config.ragged,
             synchronous=setup.policy_source.timing == "synchronous", scale=setup.step_scale,
         )
         start(EngineSetup(
@@ -84,81 +65,6 @@ class SlowEngine:
             max_num_seqs=config.max_num_seqs, max_num_batched_tokens=config.max_num_batched_tokens,
             host_lag=config.host_lag, cost=belief, rng=rng, ragged=config.ragged,
         ))
-
-    # -- blocks ------------------------------------------------------------------------------------------------
-    def blocks_for(self, context: int) -> int:
-        """Blocks of a request with the look-ahead of a full draft and its bonus token."""
-        return -(-(context + 1 + self.G) // self.config.kv_block_tokens)
-
-    def preempt_youngest(self) -> Seat:
-        """Throw the last admitted request out: it loses its KV and its past, keeps its text, and is next in line."""
-        seat = self.running.pop()
-        self.leave(seat)
-        seat.request.preemptions += 1
-        self.waiting.insert(0, seat.request)
-        return seat
-
-    def leave(self, seat: Seat) -> None:
-        self.free_slots = sorted([*self.free_slots, seat.slot])
-        if self.free_blocks is not None:
-            self.free_blocks += seat.blocks
-
-    def grow(self) -> None:
-        """Every decoding request must own the blocks of this step; the youngest go when there are too few."""
-        if self.free_blocks is None:
-            return
-        for seat in list(self.running):
-            if seat.to_prefill or seat not in self.running:
-                continue
-            missing = self.blocks_for(seat.context) - seat.blocks
-            while missing > self.free_blocks:
-                if len(self.running) == 1:
-                    raise RunError("kv_blocks too small")
-                if self.preempt_youngest() is seat:
-                    break
-            else:
-                if missing > 0:
-                    seat.blocks += missing
-                    self.free_blocks -= missing
-
-    # -- admission ---------------------------------------------------------------------------------------------
-    def submit(self, request: Request, now: float) -> None:
-        request.arrival = now
-        total = request.prompt_tokens + request.output_tokens
-        if self.config.kv_blocks is not None and self.blocks_for(total) > self.config.kv_blocks:
-            raise RunError("kv_blocks too small")
-        self.waiting.append(request)
-
-    def head_fits(self) -> bool:
-        request, config = self.waiting[0], self.config
-        if len(self.running) >= config.max_num_seqs:
-            return False
-        if (len(self.running) + 1) * (1 + self.G) > config.max_num_batched_tokens:
-            return False
-        context = request.prompt_tokens + request.emitted
-        return self.free_blocks is None or self.blocks_for(context) <= self.free_blocks
-
-    def admit(self, now: float) -> None:
-        while self.waiting and self.head_fits():
-            request = self.waiting.pop(0)
-            fresh = request.admitted is None
-            seat = Seat(request, self.free_slots.pop(0))
-            if self.free_blocks is not None:
-                seat.blocks = self.blocks_for(seat.context)
-                self.free_blocks -= seat.blocks
-            self.running.append(seat)
-            if fresh:
-                request.admitted = now
-            if self.config.prefill == "none" or (fresh and request.skipped > 0):
-                if fresh:
-                    request.emitted = max(1, request.skipped)
-                    request.first_token = now
-                    self.last_receipt[request.id] = now
-                    if request.emitted >= request.output_tokens:
-                        self.running.remove(seat)
-                        self.finish(seat, now)
-            else:
-                seat.to_prefill = seat.context
 
     # -- one step ----------------------------------------------------------------------------------------------
     def plan_prefill(self, decoding: int) -> list[tuple[Seat, int]]:
@@ -177,8 +83,6 @@ class SlowEngine:
     def step(self, now: float, until: float) -> float | None:
         """One step from ``now`` on; returns when it ends, None if that is after ``until`` (it then never was)."""
         prefill_step = self.config.prefill == "separate" and any(seat.to_prefill for seat in self.running)
-        if not prefill_step:
-            self.grow()
         rows = [] if prefill_step else [seat for seat in self.running if not seat.to_prefill]
         prefill = self.plan_prefill(len(rows))
         prefill_tokens = sum(take for _, take in prefill)
@@ -195,7 +99,10 @@ class SlowEngine:
             return None
         waiting = len(self.waiting)
         accepted, emitted = self.settle(rows, drafted, verified, end)
+        done = [seat.request.emitted >= seat.request.output_tokens for seat in rows]
+        self.remove_finished(end)
         first = self.settle_prefill(prefill, end)
+        self.remove_finished(end)
         self.steps.append(dict(
             step=len(self.steps), start=now, draft_s=draft_s, schedule_s=schedule_s, verify_s=verify_s,
             other_s=other_s, requests=len(rows), drafted=sum(drafted), verified=sum(verified), accepted=sum(accepted),
@@ -203,8 +110,9 @@ class SlowEngine:
             kv_tokens=kv_tokens, waiting=waiting, end=end, seconds=total,
         ))
         if rows:
-            self.tell(rows, drafted, verified, accepted, emitted, self.steps[-1])
-        self.remove_finished(end)
+            columns = dict(slot=[seat.slot for seat in rows], drafted=drafted, verified=verified, accepted=accepted,
+                           emitted=emitted, finished=done)
+            self.tell(columns, self.steps[-1])
         return end
 
     def decide(self, rows: list[Seat], now: float, prefill: int, kv_tokens: int) -> tuple[list[int], list[int]]:
@@ -272,23 +180,8 @@ class SlowEngine:
             self.gaps.append((end, gap))
         self.last_receipt[request.id] = end
 
-    def remove_finished(self, end: float) -> None:
-        done = [seat for seat in self.running if seat.request.emitted >= seat.request.output_tokens]
-        self.running = [seat for seat in self.running if seat not in done]
-        for seat in done:
-            self.finish(seat, end)
-
-    def finish(self, seat: Seat, now: float) -> None:
-        self.leave(seat)
-        seat.request.finished = now
-        seat.request.outcome = "finished"
-        self.on_finish(seat.request, now)
-
-    def tell(self, rows: list[Seat], drafted: list[int], verified: list[int], accepted: list[int],
-             emitted: list[int], step: dict[str, Any]) -> None:
+    def tell(self, columns: dict[str, list[Any]], step: dict[str, Any]) -> None:
         """Deliver to the policy what happened ``host_lag`` decode steps ago."""
-        columns = dict(slot=[seat.slot for seat in rows], drafted=drafted, verified=verified, accepted=accepted,
-                       emitted=emitted, finished=[seat.request.emitted >= seat.request.output_tokens for seat in rows])
         out = outcome_of(self.decode_steps, columns, step)
         self.decode_steps += 1
         self.unobserved.append(out)

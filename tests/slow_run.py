@@ -7,15 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from dspark_sim.request import Request
-from dspark_sim.workload import RequestStream, document_pools
+from dspark_sim.workload import RequestStream, document_pools, random_stream
 from tests.slow_engine import SlowEngine
 
 __all__ = ["SlowRun", "slow_simulate"]
-
-POLICY_STREAM = 5
 
 
 @dataclass
@@ -43,7 +39,13 @@ class Traffic:
         self.open: Iterator[float] | None = None
         if self.arrival.kind != "closed":
             self.open = stream.arrivals()
-            self.coming = [next(self.open)]
+            self.coming = [self.next_arrival(0.0)]
+
+    def next_arrival(self, before: float) -> float:
+        """A clock that can only wait: it reaches ``when`` by waiting for the difference."""
+        assert self.open is not None
+        when = next(self.open)
+        return before + (when - before) if when > before else before
 
     def start(self, engine: SlowEngine) -> None:
         """Closed loop: the first requests, at time 0."""
@@ -59,9 +61,10 @@ class Traffic:
     def deliver(self, engine: SlowEngine, now: float) -> None:
         """Everything that was to come up to ``now``."""
         while self.coming and self.coming[0] <= now and len(self.issued) < self.limit:
-            self.issue(engine, self.coming.pop(0), self.stream.take())
+            now_was = self.coming.pop(0)
+            self.issue(engine, now_was, self.stream.take())
             if self.open is not None:
-                self.coming.append(next(self.open))
+                self.coming.append(self.next_arrival(now_was))
 
     def next_time(self) -> float:
         return self.coming[0] if self.coming and len(self.issued) < self.limit else math.inf
@@ -82,7 +85,7 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
     domains = () if setup.trace is None else setup.trace.domain
     pools = [] if setup.trace is None else document_pools(workload, domains, scenario.seed, replication)
     arm = [a.name for a in scenario.arms].index(setup.name)
-    rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(replication, POLICY_STREAM, arm)))
+    rng = random_stream(scenario.seed, replication, "policy", arm)
     finished: list[Request] = []
     traffic = Traffic(scenario, stream)
 
@@ -101,13 +104,14 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
         wanted = measure.duration_requests
 
     def enough() -> bool:
-        return sum(1 for r in finished if r.finished is not None and r.finished > warmup or warmup == 0) >= wanted
+        counted = finished if measure.mode == "whole_run" else [r for r in finished if r.finished > warmup]
+        return len(counted) >= wanted
 
     now = 0.0
     traffic.start(engine)
-    while not enough():
+    while True:
         traffic.deliver(engine, now)
-        engine.admit(now)
+        engine.prepare(now)
         if enough():
             break
         if not engine.running:
@@ -124,7 +128,7 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
     return SlowRun(
         steps=[labelled(setup, replication, step) for step in engine.steps],
         intervals=[labelled(setup, replication, row) for row in binned(engine, finished, scenario.interval_s, end)],
-        requests=[labelled(setup, replication, request_row(r, workload)) for r in traffic.issued],
+        requests=[labelled(setup, replication, request_row(r, workload)) for r in finished + engine.unfinished()],
         window=(warmup, end),
         visited=engine.visited,
     )
@@ -140,19 +144,19 @@ def labelled(setup: Any, replication: int, row: dict[str, Any]) -> dict[str, Any
 
 
 def request_row(request: Request, workload: Any) -> dict[str, Any]:
-    names = ("id", "arrival", "admitted", "first_token", "finished", "prompt_tokens", "output_tokens", "skipped",
+    names = ("arrival", "admitted", "first_token", "finished", "prompt_tokens", "output_tokens", "skipped",
              "emitted", "steps", "drafted", "verified", "accepted", "preemptions", "slowest_gap", "outcome")
-    return {"class": workload.classes[request.class_index].name} | {n: getattr(request, n) for n in names}
+    name = workload.classes[request.class_index].name
+    return {"id": request.id, "class": name} | {n: getattr(request, n) for n in names}
 
 
 def binned(engine: SlowEngine, finished: list[Request], width: float, end: float) -> list[dict[str, Any]]:
     """The steps table summed by the bin in which each step ended, bins from time 0 to ``end`` without a hole."""
     verify, prefill = engine.setup.profile.verify, engine.setup.profile.prefill
     rows = []
-    for k in range(max(1, math.ceil(end / width))):
-        lo, hi = k * width, min((k + 1) * width, end)
-        mine = [s for s in engine.steps if int(s["end"] // width) == k]
-        row: dict[str, Any] = {"start": lo, "seconds": hi - lo, "steps": len(mine)}
+    for k in range(bin_of(end, width) + 1):
+        mine = [s for s in engine.steps if bin_of(s["end"], width) == k]
+        row: dict[str, Any] = {"start": k * width, "seconds": min(width, end - k * width), "steps": len(mine)}
         row["busy_s"] = in_order(s["seconds"] for s in mine)
         for name in ("draft_s", "schedule_s", "verify_s", "other_s"):
             row[name] = in_order(s[name] for s in mine)
@@ -162,12 +166,17 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
             row[name] = sum(s[name] for s in mine)
         row["waiting_seconds"] = in_order(s["waiting"] * s["seconds"] for s in mine)
         row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, verify, prefill))
-        row["finished"] = sum(1 for r in finished if int(r.finished // width) == k)
-        bins = sorted(math.floor(math.log(gap) * 100) for moment, gap in engine.gaps if int(moment // width) == k)
+        row["finished"] = sum(1 for r in finished if bin_of(r.finished, width) == k)
+        bins = sorted(math.floor(math.log(gap) * 100) for moment, gap in engine.gaps if bin_of(moment, width) == k)
         row["gap_bin"] = sorted(set(bins))
         row["gap_count"] = [bins.count(b) for b in row["gap_bin"]]
         rows.append(row)
     return rows
+
+
+def bin_of(moment: float, width: float) -> int:
+    """Bin k covers (k · width, (k + 1) · width]; time 0 belongs to the first."""
+    return max(0, math.ceil(moment / width) - 1)
 
 
 def in_order(values: Iterator[float]) -> float:
