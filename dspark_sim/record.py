@@ -188,6 +188,8 @@ class Recorder:
         import pyarrow as pa
 
         self.flush()
+        if self.keep_steps and self.steps_sink is None and not self._tables:
+            self._emit(np.empty((_N, 0)))  # a run without a step has a table without a row
         return pa.concat_tables(self._tables) if self._tables else None
 
     def intervals(self, end: float) -> pa.Table:
