@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dspark_sim.errors import TraceError, nearest
+from dspark_sim.errors import TraceError, nearest, shown
 from dspark_sim.parametric import GENERATOR, Spec, generate
 from dspark_sim.shelves import ACCEPTANCE_TRACES, cache_dir, shelf
 from dspark_sim.trace import AcceptanceTrace, load_trace
@@ -129,13 +129,14 @@ def find_traces(reference: str, base: Path | None = None) -> TraceSet:
     on_shelf = _shelf()
     if reference in on_shelf:
         return _read(on_shelf[reference])
-    problem = f"no acceptance traces {reference!r}"
+    problem = f"no acceptance traces {shown(reference)}"
     try:
         path = Path(base or ".") / Path(reference).expanduser()
-        if path.is_dir() or path.is_file():
-            return _read(path)
+        exists = path.is_dir() or path.is_file()
     except (OSError, ValueError, RuntimeError) as error:  # a name too long, a zero byte, no home
-        problem += f" ({getattr(error, 'strerror', None) or error})"
+        problem, exists = f"{problem} ({getattr(error, 'strerror', None) or error})", False
+    if exists:
+        return _read(path)
     raise TraceError(
         problem,
         allowed=f"one of {', '.join(on_shelf)}, the path of a <target>.yaml or of a folder of <drafter>.parquet",
