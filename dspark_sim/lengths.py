@@ -52,7 +52,7 @@ class LognormalLengths(StrictModel):
 
     A draw is rounded to the nearest whole number and then clipped to [min, max] (not redrawn): the share of mass
     outside lands on the ends. That moves the mean; ``mean_tokens`` is the mean after clipping. Examples: mean 500,
-    cv 1: max 4096 lowers the mean by 0.2 %, max 1024 by 10 %; mean 300, cv 2: max 2048 lowers it by 9 %.
+    cv 1: max 4096 lowers the mean by 0.4 %, max 1024 by 12 %; mean 300, cv 2: max 2048 lowers it by 8 %.
     """
 
     kind: Literal["lognormal"] = Field(description="lognormal, rounded to whole tokens and clipped to [min, max]")

@@ -130,7 +130,7 @@ def _find(reference: str | Path) -> Path:
         exists = path.exists()
     except (OSError, ValueError):  # a name too long, a null byte
         raise ScenarioError(f"{shown(text)} is no file name") from None
-    if exists or path.suffix in (".yaml", ".yml") or isinstance(reference, Path) or len(path.parts) > 1:
+    if exists or path.suffix in (".yaml", ".yml") or isinstance(reference, Path) or "/" in text or "\\" in text:
         return path
     raise ScenarioError(f"no scenario {shown(text)} on the shelf and no such file", allowed=", ".join(sorted(on_shelf)),
                         suggestion=nearest(text, on_shelf))
