@@ -12,7 +12,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
 def staircase(curve: StepCurve, width: int = 80, height: int = 10) -> str:
-    """Bars of seconds by batch tokens (logarithmic, to twice the graph limit if there is one), with a scale.
+    """Bars of seconds by batch tokens (logarithmic, to the graph limit if there is one), with a scale.
 
     Args:
         curve: what to draw.
@@ -22,7 +22,7 @@ def staircase(curve: StepCurve, width: int = 80, height: int = 10) -> str:
     margin = 9
     bars = max(width, 40) - margin - 12
     first = max(curve.first, 1)
-    last = curve.last if curve.graph_limit is None else min(curve.last, 2 * curve.graph_limit)
+    last = curve.last if curve.graph_limit is None else curve.graph_limit
     at = np.geomspace(first, max(last, first), bars).round().astype(np.int64)
     ms = curve.at(at) * 1e3
     top = _round_up(float(ms.max()))

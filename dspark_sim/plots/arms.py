@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.data import RunData
 from dspark_sim.plots.style import PARTS, colours, figure, finish
@@ -41,14 +42,16 @@ def throughput(data: RunData) -> Figure | None:
         right.plot([p5, mid[0]], [i, i], color=palette[i], lw=5, alpha=0.4, solid_capstyle="butt")
         right.errorbar(mid[0], i, xerr=[[mid[0] - mid[1]], [mid[2] - mid[0]]], fmt="o", color=palette[i], ms=7,
                        ecolor="black", capsize=3, lw=1.2)
-        right.annotate(f"{mid[0]:,.0f}", (mid[0], i), xytext=(0, 8), textcoords="offset points", ha="center", fontsize=8)
+        right.annotate(f"{mid[0]:,.0f}", (mid[0], i), xytext=(0, 8), textcoords="offset points", ha="center",
+                       fontsize=8)
     _arm_axis(left, data)
     right.tick_params(axis="y", length=0)
     right.grid(False, axis="y")
     left.set_xlim(0, max(data.figure(a, "throughput_tok_s_gpu")[2] for a in data.arms) * 1.32)
-    right.set_xlim(left=0)
+    right.set_xlim(0, right.get_xlim()[1])
+    left.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     left.set_xlabel("throughput (tokens / s / GPU)")
-    right.set_xlabel("speed of a user (tokens / s): mean, bar down to the slowest 5 %")
+    right.set_xlabel("TPS per user (tokens / s): mean, and down to p5")
     return finish(fig, "Which arm serves the most tokens per GPU, and how fast is it for each user?", data.source)
 
 
@@ -121,16 +124,18 @@ def acceptance(data: RunData) -> Figure | None:
             values = lengths.get((arm, group))
             if values is None or values.size == 0:
                 continue
-            box = ax.boxplot([values], positions=[i * step + j], orientation="horizontal", widths=0.7,
-                             patch_artist=True, whis=(5, 95), showfliers=False, medianprops={"color": "black", "lw": 1.4})
-            box["boxes"][0].set(facecolor=palette[j], alpha=0.8, edgecolor="#333333")
+            p5, q1, median, q3, p95 = np.percentile(values, (5, 25, 50, 75, 95))
+            y = i * step + j
+            ax.plot([p5, p95], [y, y], color="#333333", lw=1.0, marker="|", ms=8)
+            ax.barh(y, q3 - q1, 0.7, left=q1, color=palette[j], edgecolor="#333333", lw=0.8)
+            ax.plot([median, median], [y - 0.35, y + 0.35], color="black", lw=1.6)
     ax.set_yticks([i * step + (len(classes) - 1) / 2 for i in range(len(arms))], arms)
     ax.set_ylim(len(arms) * step - 1.0, -0.9)
     ax.set_xlim(left=0.9)
     ax.grid(False, axis="y")
     ax.tick_params(axis="y", length=0)
     for j, group in enumerate(classes):
-        ax.plot([], [], "s", color=palette[j], ms=8, alpha=0.8, label=group)
+        ax.plot([], [], "s", color=palette[j], ms=8, label=group)
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=min(len(classes), 6))
     ax.set_xlabel("acceptance length of a request (tokens per step, bonus included): median, quartiles, 5 % and 95 %")
     return finish(fig, "How differently do requests accept their drafts?", data.source)

@@ -11,7 +11,7 @@ from dspark_sim.plots.style import colours, figure, finish
 
 __all__ = ["batch_tokens", "step_gap", "timeline"]
 
-_LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 3)))
+_LINES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (10, 2)))
 
 
 def batch_tokens(data: RunData) -> Figure | None:
@@ -34,11 +34,11 @@ def batch_tokens(data: RunData) -> Figure | None:
             top.axvline(curve.graph_limit, color="#999999", lw=1, ls=":")
             top.annotate("CUDA graphs end ", (curve.graph_limit, 0.06), xycoords=("data", "axes fraction"), ha="right",
                          fontsize=8, color="#555555")
-    top.set_ylim(bottom=0)
+    top.set_ylim(0, top.get_ylim()[1] * 1.06)
     top.set_ylabel("verify (ms)")
     if len(curves) > 1:
         top.legend(loc="upper left")
-    edges = np.geomspace(low, high, 90)
+    edges = np.unique(np.round(np.geomspace(low, high, 90))) - 0.5  # whole sizes lie inside a bar, not on its edge
     for ax, (arm, count), colour in zip(rows, counts.items(), colours(len(counts)), strict=True):
         sizes = np.arange(count.size)
         heights, _ = np.histogram(sizes, bins=edges, weights=count / count.sum() * 100)
@@ -58,7 +58,7 @@ def batch_tokens(data: RunData) -> Figure | None:
     last.xaxis.set_major_locator(FixedLocator(ticks))
     last.xaxis.set_minor_locator(NullLocator())
     last.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    last.set_xlabel("batch tokens of the target's forward pass; below the curve: share of steps, each arm to its own scale")
+    last.set_xlabel("batch tokens of the target's forward pass; lower rows: share of steps, each arm to its own scale")
     return finish(fig, "On which stairs do the arms' batches stand?", data.source)
 
 
@@ -68,21 +68,26 @@ def step_gap(data: RunData) -> Figure | None:
     if not gaps:
         return None
     fig, (ax,) = figure(8.5, 4.6)
-    floor = 1.0
+    floor, low, high = 1.0, np.inf, 0.0
     for i, ((arm, (ms, count)), colour) in enumerate(zip(gaps.items(), colours(len(gaps)), strict=True)):
         total = count.sum()
         longer = 1.0 - np.cumsum(count) / total
-        x = np.concatenate([[ms[0]], ms])
-        y = np.concatenate([[1.0], longer])
+        low, high = min(low, float(ms[0])), max(high, float(ms[-1]))
+        x = np.concatenate([[0.0, ms[0]], ms])
+        y = np.concatenate([[1.0, 1.0], longer])
         floor = min(floor, float(longer[longer > 0].min()) if np.any(longer > 0) else 1.0)
         ax.plot(x, np.maximum(y, 1e-12), drawstyle="steps-post", color=colour, lw=1.8, ls=_LINES[i % len(_LINES)],
                 label=arm)
     ax.set_yscale("log")
     ax.set_ylim(max(floor / 2, 1e-5), 1.3)
-    ax.set_xscale("log")
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if str(value)[0] in "235" else ""))
-    ax.tick_params(axis="x", which="minor", labelsize=8)
+    if high > 5 * low:
+        ax.set_xscale("log")
+        ax.set_xlim(low * 0.9, high * 1.1)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:g}" if f"{value:g}"[0] in "235" else ""))
+        ax.tick_params(axis="x", which="minor", labelsize=8)
+    else:
+        ax.set_xlim(0, high * 1.08)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
     ax.set_xlabel("time between two deliveries of tokens to a user (ms)")
     ax.set_ylabel("share of gaps that are longer")

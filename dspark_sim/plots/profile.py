@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from dspark_sim.plots.style import colours, figure, finish
 
@@ -20,7 +20,7 @@ __all__ = ["draw"]
 def draw(profile: HardwareProfile) -> Figure:
     """Left: verify time by batch tokens with the measured points; right: drafters' time by requests."""
     columns = 2 if profile.drafters else 1
-    fig, axes = figure(10.5 if columns == 2 else 7.5, 4.6, 1, columns, **({"width_ratios": [1.7, 1]} if columns == 2 else {}))
+    fig, axes = figure(10.5 if columns == 2 else 7.5, 4.6, 1, columns, width_ratios=[1.7, 1][:columns])
     curve, ax = profile.verify, axes[0]
     at = np.unique(np.round(np.geomspace(max(curve.first, 1), max(curve.last, 2), 3000)).astype(np.int64))
     ax.plot(at, curve.at(at) * 1e3, color=colours(1)[0], lw=1.3, drawstyle="steps-post")
@@ -30,14 +30,20 @@ def draw(profile: HardwareProfile) -> Figure:
         ax.annotate(f"CUDA graphs end at {curve.graph_limit:,} ", (curve.graph_limit, 0.95),
                     xycoords=("data", "axes fraction"), ha="right", fontsize=8, color="#555555")
     _powers(ax, max(curve.first, 1), curve.last)
-    ax.set_ylim(bottom=0)
+    if curve.seconds.max() > 8 * curve.seconds.min() > 0:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        ax.set_ylim(bottom=0)
     ax.set_xlabel("batch tokens of one forward pass of the target")
     ax.set_ylabel("milliseconds")
-    ax.legend(loc="center left")
+    ax.legend(loc="lower right")
     if columns == 2:
         right = axes[1]
-        for (name, cost), colour, marker in zip(profile.drafters.items(), colours(len(profile.drafters)), "os^DvP*X" * 8,
-                                                strict=False):
+        marks = zip(profile.drafters.items(), colours(len(profile.drafters)), "os^DvP*X" * 8, strict=False)
+        for (name, cost), colour, marker in marks:
             c = cost.seconds
             per = " per token" if cost.kind == "autoregressive" else " per block"
             right.plot(c.batch_tokens, c.seconds * 1e3, marker=marker, ms=3.5, lw=1.2, color=colour, label=name + per)

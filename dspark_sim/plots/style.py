@@ -6,6 +6,7 @@ import os
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import seaborn as sns
@@ -36,11 +37,11 @@ def colours(n: int) -> list[tuple[float, float, float]]:
     return [_PALETTE[i % len(_PALETTE)] for i in range(n)]
 
 
-def figure(width: float, height: float, rows: int = 1, columns: int = 1, **kwargs: object) -> tuple[Figure, list[Axes]]:
+def figure(width: float, height: float, rows: int = 1, columns: int = 1, **kwargs: Any) -> tuple[Figure, list[Axes]]:
     """A figure (inches) with its axes as a flat list, made without pyplot's global state."""
     fig = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(fig)
-    axes = fig.subplots(rows, columns, squeeze=False, **kwargs)  # type: ignore[arg-type]
+    axes = fig.subplots(rows, columns, squeeze=False, **kwargs)
     return fig, list(axes.ravel())
 
 
