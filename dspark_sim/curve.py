@@ -175,6 +175,8 @@ class DraftCost:
         kind: ``"parallel"``: seconds by the number of requests that draft, whatever the length;
             ``"autoregressive"``: seconds by requests *per token*, times the longest draft length.
         seconds: curve over requests.
+        per_token: parallel drafters only: curve over requests, times the longest draft length, on top of ``seconds``
+            (a block drafter with a sequential head, as DSpark's); None when length does not matter.
         catch_up: curve over requests whose drafting was skipped the step before and must refill the drafter's KV
             when they draft again; None when it costs nothing.
     """
@@ -182,6 +184,7 @@ class DraftCost:
     kind: Literal["parallel", "autoregressive"]
     seconds: StepCurve
     catch_up: StepCurve | None = None
+    per_token: StepCurve | None = None
 
     def __call__(self, requests: int, longest: int, resumed: int = 0) -> float:
         """Seconds to draft for ``requests`` rows, the longest of ``longest`` tokens, ``resumed`` after a pause."""
@@ -190,6 +193,8 @@ class DraftCost:
         s = self.seconds(requests)
         if self.kind == "autoregressive":
             s *= longest
+        elif self.per_token is not None:
+            s += self.per_token(requests) * longest
         if resumed and self.catch_up is not None:
             s += self.catch_up(resumed)
         return s
@@ -263,6 +268,7 @@ class StepCost:
         self._draft = np.zeros(max_requests + 1) if draft is None else draft.seconds.at(r)
         self._draft[0] = 0.0
         self._autoregressive = draft is not None and draft.kind == "autoregressive"
+        self._per_token = None if draft is None or draft.per_token is None else draft.per_token.at(r)
         self._catch_up = None if draft is None or draft.catch_up is None else draft.catch_up.at(r)
 
     # -- one step, by part -------------------------------------------------------------------------------------
@@ -273,6 +279,8 @@ class StepCost:
         s = float(self._draft[requests])
         if self._autoregressive:
             s *= longest
+        elif self._per_token is not None:
+            s += float(self._per_token[requests]) * longest
         if resumed and self._catch_up is not None:
             s += float(self._catch_up[resumed])
         return s

@@ -235,7 +235,9 @@ def _build(path: Path, document: Document) -> HardwareProfile:
     notes: dict[str, str] = {}
     for name, d in spec.drafters.items():
         seconds = reader.read(d.seconds, ("drafters", name, "seconds"), "requests")
-        drafters[name] = DraftCost(d.kind, seconds, curve(d.catch_up, "requests", "drafters", name, "catch_up"))
+        catch_up = curve(d.catch_up, "requests", "drafters", name, "catch_up")
+        per_token = curve(d.per_token, "requests", "drafters", name, "per_token")
+        drafters[name] = DraftCost(d.kind, seconds, catch_up, per_token)
         notes[name] = "; ".join(f"{word}: {' '.join(text.split())}" for word, text in
                                 (("measured", d.source), ("assumed", d.assumption)) if text)
     p: dict[str, Any] = spec.provenance.model_dump()

@@ -84,7 +84,7 @@ class CurveReader:
         if curve.graph_limit is not None and curve.batch_tokens[-2] == curve.graph_limit:
             problem, allowed = "would continue the jump at graph_limit", "two points above graph_limit"
         elif curve.seconds[-1] < curve.seconds[-2]:
-            problem, allowed = "would follow a falling last segment down to 0 seconds", "a last segment that does not fall"
+            problem, allowed = "would follow a falling last segment to 0 seconds", "a last segment that does not fall"
         else:
             return
         raise refusal(self.document, problem, (*path, "extrapolate"), allowed)

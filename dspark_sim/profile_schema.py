@@ -51,6 +51,7 @@ class DrafterSpec(StrictModel):
 
     kind: Literal["parallel", "autoregressive"]
     seconds: CurveSpec
+    per_token: CurveSpec | None = None
     catch_up: CurveSpec | None = None
     source: Text | None = None
     assumption: Text | None = None
@@ -59,6 +60,8 @@ class DrafterSpec(StrictModel):
     def _says_how(self) -> DrafterSpec:
         if self.source is None and self.assumption is None:
             raise ValueError("needs source (where it was measured) or assumption (what it is guessed from)")
+        if self.per_token is not None and self.kind != "parallel":
+            raise ValueError("per_token belongs to kind: parallel; an autoregressive drafter has seconds per token")
         return self
 
 

@@ -13,22 +13,28 @@ import argparse
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from profiles import b300_flash, synthetic
+from profiles import b300_flash, b300_pro, h20, paper, synthetic
 
 SHELF = Path(__file__).resolve().parent.parent / "hardware_profiles"
-MAKERS = [b300_flash, synthetic]
+MARK = "<!-- below: written by tools/make_profiles.py -->"
+MAKERS: list[Any] = [b300_flash, b300_pro, h20, *paper.MAKERS, synthetic]
 
 
 def make(shelf: Path, data: Path | None = None) -> None:
     """Write every profile into ``shelf``; its source tables must be there unless ``data`` is given."""
     for maker in MAKERS:
-        folder = shelf / maker.NAME
-        folder.mkdir(parents=True, exist_ok=True)
+        (shelf / maker.NAME).mkdir(parents=True, exist_ok=True)
         if data is not None:
-            maker.extract(data, folder)
-        maker.build(folder)
+            maker.extract(data, shelf / maker.NAME)
+    checks = {maker.NAME: maker.build(shelf / maker.NAME) for maker in MAKERS}
+    readme = shelf / "README.md"
+    if readme.is_file():
+        text = readme.read_text(encoding="utf-8").partition(MARK)[0]
+        parts = [f"### {name}\n\n{check}" for name, check in checks.items() if check]
+        readme.write_text(text + MARK + "\n\n" + "\n".join(parts), encoding="utf-8", newline="\n")
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profiles.common import COMMAND, assumptions, block, field_case, read_csv, write_csv
+from profiles.common import COMMAND, assumptions, block, field_case, read_csv, table, write_csv
 
 NAME = "b300x4-deepseek-v4-flash"
 LAYERS, DRAFT_LAYERS, BLOCK, GRAPH_LIMIT = 43, 3, 5, 1024
@@ -53,9 +53,10 @@ def mtp_ms(folder: Path) -> list[tuple[int, float]]:
     return rows
 
 
-def build(folder: Path) -> None:
-    """``mtp.csv`` and ``profile.yaml`` from the measured CSV files."""
-    write_csv(folder / "mtp.csv", ["requests", "ms"], mtp_ms(folder), "Assumed, not measured: see profile.yaml")
+def build(folder: Path) -> str:
+    """``mtp.csv`` and ``profile.yaml`` from the measured CSV files; returns a few of its numbers for the README."""
+    mtp = mtp_ms(folder)
+    write_csv(folder / "mtp.csv", ["requests", "ms"], mtp, "Assumed, not measured: see profile.yaml")
     (folder / "profile.yaml").write_text(f"""\
 description: {block(DESCRIPTION)}
 gpus: 4
@@ -97,3 +98,8 @@ provenance:
     cache: it is unlimited here. The limits are the largest measured sizes: 256 requests and 16,384 tokens.''',
 ])}
 """, newline="\n")
+    verify = {int(r["batch_tokens"]): r["ms"] for r in read_csv(folder / "verify.csv")}
+    dspark = {int(r["requests"]): r["ms"] for r in read_csv(folder / "dspark.csv")}
+    rows = [(r, verify[r], verify[min(2 * r, GRAPH_LIMIT)], dspark[r], f"{ms:.2f}") for r, ms in mtp
+            if r in (1, 8, 32, 64, 128, 256)]
+    return table(["requests R", "verify(R) ms", "verify(2R) ms", "DSpark ms (measured)", "MTP ms (assumed)"], rows)

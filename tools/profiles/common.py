@@ -46,3 +46,9 @@ def block(text: str, indent: int = 2) -> str:
 def assumptions(texts: Sequence[str]) -> str:
     """The list under ``provenance.assumptions``."""
     return "\n".join(f"    - {block(text, 6)}" for text in texts)
+
+
+def table(header: Sequence[str], rows: Iterable[Row]) -> str:
+    """A Markdown table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]) + "\n"
