@@ -97,9 +97,7 @@ class AsyncGlobal(BudgetPolicy):
     def _filled(self, past: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """(R, G) ``past`` with what is missing replaced, no row rising."""
         missing = np.isnan(past)
-        absent = missing[:, 0]
         filled = np.where(missing, np.float32(self.new_request_survival), past)
-        if np.count_nonzero(missing) != past.shape[1] * np.count_nonzero(absent):  # rows that drafted less than G
-            filled[absent] = self.new_request_survival
+        if np.count_nonzero(missing) != past.shape[1] * np.count_nonzero(missing[:, 0]):  # a row drafted less than G
             np.minimum.accumulate(filled, axis=1, out=filled)
         return filled

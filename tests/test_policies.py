@@ -124,6 +124,13 @@ def test_early_stop_is_algorithm_1(world: tuple[Survival, StepCost, int], part: 
     assert got.tolist() == algorithm_1(a, cost.table(len(a), prefill, part=part))
 
 
+def test_early_stop_stops_at_an_equal_theta() -> None:
+    """Θ = 1, 1, 4/3: the paper stops where Θ does not rise, even just before it would."""
+    setup = make_setup(make_cost({1: 1.0, 2: 1.5, 3: 1.5}, block_size=2, max_requests=1))
+    assert decide(policy("early_stop"), make_view([[0.5, 0.5]]), setup).tolist() == [0]
+    assert decide(policy("sync_global"), make_view([[0.5, 0.5]]), setup).tolist() == [2]
+
+
 def test_early_stop_returns_nothing_on_a_bucket_edge_and_async_global_steps_over_it() -> None:
     curve = staircase([8, 64, 512], [10.0, 12.0, 40.0])
     cost = make_cost(curve, block_size=7, max_requests=16)
@@ -285,6 +292,17 @@ def test_clairvoyant_wastes_nothing_where_time_rises(ragged: Any, want: list[int
     view = make_view(np.full((2, 4), 0.5), oracle=[3, 1])
     stairs = make_setup(make_cost(staircase([4, 8], [1.0, 3.0]), block_size=4, max_requests=2, ragged=ragged))
     assert decide(policy("clairvoyant"), view, stairs).tolist() == [1, 1]  # row by row would be [2, 0]
+
+
+def test_clairvoyant_knows_that_a_padded_engine_pays_for_its_longest_row() -> None:
+    line = make_setup(make_cost({1: 1.0, 100: 9.0}, block_size=4, max_requests=4, ragged="padded"))
+    view = make_view(np.full((4, 4), 0.5), oracle=[3, 0, 0, 0])
+    assert decide(policy("clairvoyant"), view, line).tolist() == [0, 0, 0, 0]  # 7 tokens at width 4 against 4 at 1
+    falls = {2: 2.0, 4: 1.0, 8: 1.1}
+    lost = make_view([[0.5], [0.5]], oracle=[0, 0])
+    for ragged, want in [("padded", [1, 0]), ("flattened", [1, 1])]:
+        setup = make_setup(make_cost(falls, block_size=1, max_requests=2, ragged=ragged))  # type: ignore[arg-type]
+        assert decide(policy("clairvoyant"), lost, setup).tolist() == want
 
 
 # -- Appendix A ------------------------------------------------------------------------------------------------------
