@@ -185,10 +185,10 @@ def _materialised(spec: Spec, drafter: str, sha256: str) -> AcceptanceTrace:
 
 def _content(trace: AcceptanceTrace) -> str:
     """Hash of the columns, so that a cache file with a flipped bit is noticed."""
-    digest = hashlib.sha256(trace.accepted.tobytes())
-    digest.update(trace.document_start.tobytes())
-    if trace.confidence is not None:
-        digest.update(np.ascontiguousarray(trace.confidence).tobytes())
+    digest = hashlib.sha256()
+    for column in (trace.accepted, trace.document_start, trace.confidence):
+        if column is not None:
+            digest.update(np.ascontiguousarray(column).data)
     return digest.hexdigest()
 
 

@@ -1,7 +1,6 @@
 """Fit the parametric acceptance traces to what was published, and write acceptance_traces/.
 
-    python tools/fit_traces.py --data FOLDER            everything, a few minutes on one core
-    python tools/fit_traces.py --data FOLDER --keep     without the search of step (1): from its starting point
+    python tools/fit_traces.py --data FOLDER    about two minutes on one core; writes the same files each time
 
 FOLDER holds the published numbers: ``paper/fig2_conditional_acceptance.csv``, ``paper/fig6_{summary,reliability,
 histogram}.csv``, ``paper/table1_accepted_length.csv`` and ``field_cases.json`` (cases A3, A5, A16).
@@ -198,7 +197,8 @@ def scale_temperatures(confidence: Array, accepted: Array, step: float = 0.01) -
 def fit_qwen(published: Published, p: dict[str, float], date: str) -> dict[str, Any]:
     """The specification of qwen3-4b."""
     spec, made = draft_spec(p), head(p, G)
-    spread, drafters = np.array(made["spread"]), {}
+    spread = np.array(made["spread"])
+    drafters: dict[str, Any] = {}
     for name, label in (("dspark", "DSpark"), ("dflash", "DFlash"), ("eagle3", "Eagle3")):
         levels = {domain: Bench(spec, domain, name, G).solve(published.conditional(label, domain), spread)
                   for domain in ("math", "code", "chat")}
@@ -216,6 +216,11 @@ def fit_qwen(published: Published, p: dict[str, float], date: str) -> dict[str, 
     return specification("qwen3-4b", QWEN_DOMAINS, p, drafters, trace_report.qwen_words(date))
 
 
+def with_level(levels: Array, k: int, x: float) -> Array:
+    """``levels`` with x at position k."""
+    return np.where(np.arange(levels.size) == k, x, levels)
+
+
 def fit_v4(published: Published, p: dict[str, float], qwen: dict[str, Any], date: str) -> dict[str, Any]:
     """The specification of deepseek-v4: levels of coding from A5, the other domains as far away as Qwen3-4B's are."""
     domains = [Domain(name=name, documents=n) for name, n in V4_DOMAINS.items()]
@@ -229,13 +234,12 @@ def fit_v4(published: Published, p: dict[str, float], qwen: dict[str, Any], date
         if name == "dspark-7":
             five = np.array(drafters["dspark-5"]["levels"]["code"])
             code = np.concatenate([five, five[-1] + borrowed["code"][5:] - borrowed["code"][4]])
-            code = code + bench.solve_length(published.a5("dspark", 7), lambda x, c=code: c + x, spread, 7)
+            code = code + bench.solve_length(published.a5("dspark", 7), partial(np.add, code), spread, 7)
         else:
             code = np.full(size, -30.0)
             for k in range(size):
                 wanted = published.a5("mtp" if name == "mtp" else "dspark", k + 1)
-                place = partial(np.where, np.arange(size) == k)  # place(x, code): x at position k
-                code[k] = bench.solve_length(wanted, lambda x, c=code, f=place: f(x, c), spread, k + 1)
+                code[k] = bench.solve_length(wanted, partial(with_level, code, k), spread, k + 1)
         levels = {d: rounded(code + borrowed[d][:size] - borrowed["code"][:size]) for d in V4_DOMAINS}
         drafters[name] = {"block_size": size, "levels": levels, "spread": made["spread"],
                           "notes": trace_report.NOTES[name]}
@@ -247,12 +251,11 @@ def fit_v4(published: Published, p: dict[str, float], qwen: dict[str, Any], date
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder of the published numbers")
-    parser.add_argument("--keep", action="store_true", help="no search of text and confidence: its starting point")
-    parser.add_argument("--tries", type=int, default=500, help="length of that search")
+    parser.add_argument("--tries", type=int, default=500, help="length of the search of step (1); 0 for its start only")
     parser.add_argument("--date", default=datetime.date.today().isoformat(), help="written into the provenance")
     arguments = parser.parse_args()
     published, folder = Published(arguments.data), shelf(ACCEPTANCE_TRACES)
-    p = dict(START) if arguments.keep else fit_text(published, dict(START), arguments.tries)
+    p = fit_text(published, dict(START), arguments.tries) if arguments.tries else dict(START)
     print(p)
     qwen = fit_qwen(published, p, arguments.date)
     v4 = fit_v4(published, p, qwen, arguments.date)

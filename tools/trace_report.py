@@ -223,4 +223,5 @@ recomputes the figures from the shipped files."""
 OWN = """## Your own
 
 A scenario's `traces:` takes a name from this shelf, the path of a specification like these, or a folder with one
-`<drafter>.parquet` per drafter, all collected on the same text (docs/formats.md)."""
+`<drafter>.parquet` per drafter, all collected on the same text. Every key of a specification is explained in
+`dspark_sim/parametric.py`, the columns of a recording in `dspark_sim/trace.py` (`AcceptanceTrace.save` writes one)."""
