@@ -238,6 +238,8 @@ def load_trace(path: str | Path) -> AcceptanceTrace:
         raise TraceError("a Parquet file, but not an acceptance trace", file=path, allowed=f"metadata {_FORMAT!r}")
     try:
         G = int(meta["block_size"])
+        if not 1 <= G <= MAX_BLOCK:  # before anything of that width is allocated
+            raise TraceError(f"block_size {shown(G)}", allowed=f"1 to {MAX_BLOCK}")
         names = table.column_names
 
         def block(name: str) -> npt.NDArray[np.float32] | None:

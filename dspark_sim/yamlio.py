@@ -63,6 +63,7 @@ def _set(document: Document, key: str, value: Any, label: str, error: type[Input
         else:
             if isinstance(here, dict) and here.get(part) is None:
                 here[part] = {}
+                document.overridden[path] = label
             here = here[step]
     for known in [k for k in document.lines if k[: len(path)] == path]:
         del document.lines[known]

@@ -48,7 +48,7 @@ def validated(model: type[M], document: Document, error: type[InputError] = Inpu
         findings = problem.errors(include_url=False)
     located: dict[KeyPath, list[Any]] = {}
     for finding in findings:
-        located.setdefault(_real_path(data, finding["loc"]), []).append(finding)
+        located.setdefault(_real_path(data, finding["loc"], finding["type"] == "missing"), []).append(finding)
 
     def rank(path: KeyPath) -> tuple[bool, bool, int, int]:
         missing = located[path][0]["type"] == "missing"  # often the other half of a misspelt key, so it comes last
@@ -59,13 +59,13 @@ def validated(model: type[M], document: Document, error: type[InputError] = Inpu
     raise _Finding(model, document, error, at, path, len(located) - 1).message(located[path])
 
 
-def _real_path(data: Any, loc: tuple[int | str, ...]) -> KeyPath:
-    """pydantic's location without the names of union branches that it adds."""
+def _real_path(data: Any, loc: tuple[int | str, ...], missing: bool) -> KeyPath:
+    """pydantic's location without the names of union branches that it adds; a missing key is not in the data."""
     path: KeyPath = ()
     for i, part in enumerate(loc):
         if part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data)):
             data = data[part]
-        elif i == len(loc) - 1 and isinstance(data, dict) and isinstance(part, str):
+        elif missing and i == len(loc) - 1:
             return (*path, part)
         else:
             continue

@@ -262,6 +262,7 @@ def test_bootstrapped_documents() -> None:
         assert set(pool % 2) == {parity}
         assert len(set(pool.tolist())) / 200 == pytest.approx(1 - np.exp(-1), abs=0.12)
     assert not np.array_equal(first[0], second[0])
+    assert not np.array_equal(first[0] // 2, first[1] // 2)  # domains of equal size are drawn independently
     assert np.array_equal(first[1], document_pools(workload(), domains, 1, 0)[1])
     alone = workload(classes=[{"name": "x", "share": 1.0, "domain": "chat"}])
     assert np.array_equal(first[1], document_pools(alone, domains, 1, 0)[0])  # a domain's draw is its own affair
