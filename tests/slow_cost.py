@@ -39,6 +39,8 @@ def price(setup: Any, drafted: list[int], verified: list[int], resumed: int, pre
         draft_s = seconds_of(cost.seconds, len(drafting))
         if cost.kind == "autoregressive":
             draft_s *= max(drafting)
+        elif cost.per_token is not None:
+            draft_s += seconds_of(cost.per_token, len(drafting)) * max(drafting)
         if resumed and cost.catch_up is not None:
             draft_s += seconds_of(cost.catch_up, resumed)
 
