@@ -266,5 +266,5 @@ def load_trace(path: str | Path) -> AcceptanceTrace:
         )
     except TraceError as error:
         raise TraceError(error.problem, file=path, allowed=error.allowed) from None
-    except (KeyError, TypeError, ValueError, pa.ArrowException) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException) as error:
         raise TraceError(f"damaged acceptance trace ({type(error).__name__}: {error})", file=path) from None
