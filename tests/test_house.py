@@ -20,12 +20,13 @@ FLOORS = (
     # ground: words that everyone uses
     "errors curve policy trace request shelves yamlfile yamlio yamlmodel",
     # first floor: reading what the user wrote
-    "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths userfile "
-    "scenario scenario_schema arms arm_setup arm_checks",
+    "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
+    "userfile scenario scenario_schema arms arm_setup arm_checks",
     # second floor: the machine
     "kv batch roster decide record engine traffic cluster simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures run sweep plan validate rank report plots testing lab",
+    "metrics userview stats results notes render rundir manifest pictures run sweep plan validate rank report plots "
+    "testing lab",
     # the roof: public names and the command line
     "__init__ __main__ cli commands",
 )
@@ -40,6 +41,7 @@ ONLY_IN = {  # library -> modules that may import it at all
 SLOW_TO_IMPORT = ("pandas", "matplotlib", "seaborn", "scipy", "torch", "transformers", "pyarrow.dataset", "joblib")
 GROUND_LIBRARIES = {"numpy", "yaml", "pydantic", "pyarrow"}  # yaml and pydantic: strict YAML; pyarrow: lazily, in trace
 STRICT_YAML = ("yamlfile", "yamlio", "yamlmodel")
+COME_WITH = {"dspark_sim", "yaml", "pydantic_core", "matplotlib", "torch", "transformers"}  # by what is declared
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 MAX_LINES = 300
@@ -127,7 +129,7 @@ def test_modules_of_one_floor_do_not_import_in_circles() -> None:
 def test_heavy_libraries_stay_in_their_rooms(path: Path) -> None:
     module = module_of(path)
     declared = {d.split(">")[0].split("=")[0].split("<")[0].strip() for d in dependencies()}
-    known = declared | {"yaml", "pydantic_core"} | set(sys.stdlib_module_names) | {"dspark_sim", "torch", "transformers", "matplotlib"}
+    known = declared | set(sys.stdlib_module_names) | COME_WITH
     for name, eager, line in imports(path):
         where = f"{named(path)}:{line} imports {name}"
         top = name.split(".")[0]
