@@ -58,8 +58,8 @@ def qwen_words(date: str) -> dict[str, Any]:
                 "chat benchmarks, so its confidence was fitted in the chat domain and borrowed elsewhere.",
                 "Figure 6 scores the product of confidences against the acceptance of the whole prefix, as the "
                 "authors' evaluation does: the printed areas under the curve follow from its own histograms that way.",
-                "Beside the share of its whole document, the difficulty of neighbouring tokens correlates by 0.2: chosen; "
-                "Figure 6 fits as well with 0 and clearly worse with 0.5.",
+                "Beside the share of its whole document, the difficulty of neighbouring tokens correlates by 0.2: "
+                "chosen; Figure 6 fits as well with 0 and clearly worse with 0.5.",
                 "All drafters feel the difficulty of the text as strongly as DSpark does.",
                 "Temperature 1, the default of the authors' evaluation; a3-mix was measured greedy.",
             ],
