@@ -85,8 +85,10 @@ def find_policy(reference: str, base: Path | None = None) -> tuple[type[Policy],
         raise PolicyLoadError(f"got {shown(reference)}, not the name of a policy", key="policy")
     place, _, wanted = reference.strip().rpartition(":") if ":" in reference else (reference.strip(), "", "")
     shipped = False
+    if ":" in reference and not wanted:
+        raise PolicyLoadError(f"got {shown(reference)}, without a class after the colon", key="policy")
     if place.endswith(".py") or "/" in place or "\\" in place:
-        loaded = import_file(_existing((base or Path()) / Path(place).expanduser(), reference))
+        loaded = import_file(_existing(place, base or Path()))
     elif wanted:
         loaded = import_module(place)
     else:
@@ -143,15 +145,17 @@ def _from_shelf(name: str) -> Loaded:
                           suggestion=nearest(name, names))
 
 
-def _existing(path: Path, reference: str) -> Path:
+def _existing(place: str, base: Path) -> Path:
+    others: list[str] = []
     try:
+        path = base / Path(place).expanduser()
         if path.is_file():
             return path.resolve()
         problem = "is a folder" if path.is_dir() else f"no such file in {path.parent.resolve()}"
         others = [p.name for p in path.parent.glob("*.py")]
-    except (OSError, ValueError):
-        problem, others = "cannot be read", []
-    raise PolicyLoadError(f"{shown(reference)}: {problem}", key="policy", suggestion=nearest(path.name, others))
+    except (OSError, RuntimeError, ValueError) as error:  # an unknown ~user, a null byte, a name that is too long
+        problem = f"cannot be read ({error})"
+    raise PolicyLoadError(f"{shown(place)}: {problem}", key="policy", suggestion=nearest(Path(place).name, others))
 
 
 # -- what a class must be --------------------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ class FakeRows:
         return self._oracle
 
     def past(self, n: int) -> Any:
-        return self._pasts.get(n, frozen(np.full(self._survival.shape, np.nan), np.float32))
+        known = self._pasts.get(n)
+        return frozen(np.full(self._survival.shape, np.nan), np.float32) if known is None else known
 
 
 def frozen(values: npt.ArrayLike, dtype: Any) -> Any:
