@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dspark_sim.policy import BudgetPolicy, BudgetView, EngineSetup, Policy, StepOutcome, StepView
     from dspark_sim.profile import HardwareProfile, load_profile
     from dspark_sim.results import ArmResult, Results
-    from dspark_sim.run import run
+    from dspark_sim.runner import run
     from dspark_sim.scenario import Scenario, load_scenario
     from dspark_sim.stats import Figure
     from dspark_sim.trace import AcceptanceTrace, load_trace
@@ -32,7 +32,7 @@ _HOME = {
     "HardwareProfile": "profile", "load_profile": "profile",
     "AcceptanceTrace": "trace", "load_trace": "trace", "open_traces": "traceset",
     "Scenario": "scenario", "load_scenario": "scenario",
-    "ArmResult": "results", "Results": "results", "Figure": "stats", "run": "run",
+    "ArmResult": "results", "Results": "results", "Figure": "stats", "run": "runner",
 }
 
 __all__ = [

@@ -40,7 +40,7 @@ _SUMS = (
 
 
 def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
-    """Every figure of one replication; called by :mod:`dspark_sim.run` for each finished (arm, replication).
+    """Every figure of one replication; called by :mod:`dspark_sim.runner` for each finished (arm, replication).
 
     ``measure: steady``: the window given by the run. ``measure: whole_run``: from the first arrival to the last
     finish, ramp and drain included; throughput is then output tokens of all requests over that time.

@@ -102,9 +102,10 @@ def precision_warning(arm: str, figure: Figure, have: int, target: float = PRECI
     if relative <= target:
         return None
     need, longer = replications_for(figure, have, target), (relative / target) ** 2
+    window = f", or a measured window {max(longer, 1.1):.1f} times as long" if longer <= 20 else ""
     return (
         f"{arm}: throughput is known to ±{100 * relative:.3g} % only (target ±{100 * target:g} %); it would need about "
-        f"{need} replications instead of {have}, or a measured window {max(longer, 1.1):.1f} times as long"
+        f"{need} replications instead of {have}{window}"
     )
 
 

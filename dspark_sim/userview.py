@@ -5,6 +5,7 @@ N requests. Percentiles interpolate linearly between ranks (numpy's ``linear``).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -14,6 +15,7 @@ from dspark_sim.curve import FloatArray
 
 if TYPE_CHECKING:
     from dspark_sim.scenario import Scenario
+    from dspark_sim.scenario_schema import RequestClass
     from dspark_sim.simulate import ArmRun
 
 __all__ = ["Measured", "UserView", "in_ms", "product", "ratio"]
@@ -57,21 +59,21 @@ class UserView:
         known = self.skipped == 0
         self.ttft = np.where(known, first - arrival, np.nan)
         self.e2e = np.where(known, done - arrival, np.nan)
-        self._judge(scenario, names[inside])
+        self._judge([c for c in scenario.workload.classes if only in (None, c.name)], names[inside])
 
-    def _judge(self, scenario: Scenario, names: npt.NDArray[Any]) -> None:
+    def _judge(self, groups: Sequence[RequestClass], names: npt.NDArray[Any]) -> None:
         self.judged = np.zeros(names.size, dtype=bool)  # an SLA applies and can be evaluated
         kept = np.ones(names.size, dtype=bool)  # vacuously, where nothing is promised
         unknown = np.zeros(names.size, dtype=bool)
         promised = False
-        for group in scenario.workload.classes:
+        for group in groups:
             sla = group.sla
             limits = [
                 ("tps_user_min", self.tps, -1.0, 1.0), ("tpot_ms_max", self.tpot, 1.0, 1e3),
                 ("ttft_ms_max", self.ttft, 1.0, 1e3), ("e2e_s_max", self.e2e, 1.0, 1.0),
             ]
             for key, values, sign, scale in limits:
-                limit = None if sla is None else getattr(sla, key, None)
+                limit = None if sla is None else getattr(sla, key)
                 if limit is None:
                     continue
                 promised = True

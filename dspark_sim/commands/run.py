@@ -72,7 +72,7 @@ def run_command(
     scenario = load_scenario(reference, overrides, seed=seed)
     refuse_local(scenario, not local_policies, quiet)
     from dspark_sim.arms import load_arms
-    from dspark_sim.run import execute
+    from dspark_sim.runner import execute
     from dspark_sim.rundir import RunFolder
 
     setups = load_arms(scenario)
