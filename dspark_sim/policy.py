@@ -17,7 +17,6 @@ Source of the order of candidates and of the causal barrier: the DSpark paper, s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import ClassVar, Literal, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
@@ -34,6 +33,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 Float32Array: TypeAlias = npt.NDArray[np.float32]
 Timing: TypeAlias = Literal["overlapped", "synchronous"]
 MAX_LAG = 8  # steps of the past that an engine keeps
+_ONES = np.ones(64, dtype=np.int8)
 
 
 @dataclass(frozen=True)
@@ -258,26 +258,17 @@ def top_k_lengths(survival: Float32Array, k: int) -> IntArray:
     R, G = survival.shape
     if k <= 0 or R == 0:
         return np.zeros(R, dtype=np.int64)
-    flat = survival.ravel()
-    surplus, chosen = 0, None
+    flat, cut = survival.ravel(), np.float32(0.0)
     if k < flat.size:
         parted = flat.copy()
         parted.partition(flat.size - k)
         cut = parted[-k]  # the k-th best
-        if cut > 0:
-            chosen = flat >= cut
-            surplus = int(np.count_nonzero(chosen)) - k
-    if chosen is None:
-        chosen = flat > 0
-    elif surplus:
+    chosen = flat >= cut if cut > 0 else flat > 0
+    surplus = int(np.count_nonzero(chosen)) - k
+    if surplus > 0:
         chosen[(flat == cut).nonzero()[0][-surplus:]] = False  # of the tokens equal to the cut the first ones stay
     # A product with ones counts a row several times faster than a sum along so short an axis.
-    return (chosen.view(np.int8).reshape(R, G) @ _ones(G)).astype(np.int64)
-
-
-@cache
-def _ones(G: int) -> npt.NDArray[np.int8]:
-    return np.ones(G, dtype=np.int8)
+    return (chosen.view(np.int8).reshape(R, G) @ _ONES[:G]).astype(np.int64)
 
 
 class BudgetPolicy:
