@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
-import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -262,57 +259,6 @@ def test_version_and_help(dspark: Command) -> None:
         got = dspark(*command, "--help")
         assert got.code == 0
         assert "Usage" in got.out
-
-
-# -- real processes: what a shell sees -------------------------------------------------------------------------------
-def start(*args: object, cwd: Path, **more: object) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "dspark_sim", *map(str, args)], cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, **more,  # type: ignore[call-overload]
-    )
-
-
-def test_help_imports_nothing_heavy() -> None:
-    probe = "import sys, dspark_sim.cli; print(' '.join(sorted(sys.modules)))"
-    loaded = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout.split()
-    for name in ("numpy", "pyarrow", "pandas", "scipy", "pydantic", "yaml", "simpy", "matplotlib", "rich.table"):
-        assert name not in loaded, name
-
-
-@pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupt_leaves_what_is_finished(world: Path, tmp_path: Path) -> None:
-    """Stopped once the folder exists and half a row group of work is done, long before 10,000 replications are."""
-    child = start("run", world, "--no-plots", "--out", "out", "--set", "replications=10000", cwd=tmp_path)
-    try:
-        while not any(p.stat().st_size > 20_000 for p in tmp_path.glob(".out.partial-*/requests.parquet")):
-            assert child.poll() is None
-        child.send_signal(signal.SIGINT)
-        out, err = child.communicate(timeout=60)
-    finally:
-        child.kill()
-    assert child.returncode == 130
-    assert "Traceback" not in err
-    assert "stopped; what had finished is in out" in err
-    assert "no-spec" in out
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["status"] == "interrupted"
-    finished = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert finished["interrupted"] is True
-    assert finished["arms"][0]["requests"] > 0
-    assert pq.read_table(tmp_path / "out" / "requests.parquet").num_rows > 0
-    assert pq.read_table(tmp_path / "out" / "steps.parquet").num_rows > 0
-    assert [p.name for p in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="pipes")
-def test_a_reader_that_goes_away_is_no_error(world: Path, tmp_path: Path) -> None:
-    read, write = os.pipe()
-    os.close(read)
-    child = subprocess.run([sys.executable, "-m", "dspark_sim", "run", str(world), "--no-plots", "--out", "o"],
-                           cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(write)
-    assert child.returncode == 0
-    assert "Broken" not in child.stderr
-    assert (tmp_path / "o" / "summary.csv").exists()
 
 
 @pytest.mark.parametrize(("wish", "coloured"), [

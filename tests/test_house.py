@@ -25,7 +25,7 @@ FLOORS = (
     # second floor: the machine
     "kv batch roster decide record engine traffic cluster simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures run sweep plan validate rank report plots "
+    "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
     "testing lab",
     # the roof: public names and the command line
     "__init__ __main__ cli commands",

@@ -72,8 +72,8 @@ def run_command(
     scenario = load_scenario(reference, overrides, seed=seed)
     refuse_local(scenario, not local_policies, quiet)
     from dspark_sim.arms import load_arms
-    from dspark_sim.runner import execute
     from dspark_sim.rundir import RunFolder
+    from dspark_sim.runner import execute
 
     setups = load_arms(scenario)
     say: Callable[[str], None] = (lambda text: None) if quiet else note
