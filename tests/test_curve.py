@@ -3,7 +3,7 @@ argument matters."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def curves(draw: st.DrawFn, first: int | None = None) -> StepCurve:
     if first is not None:
         sizes = sorted({first, *sizes})
     seconds = draw(st.lists(st.floats(0.001, 9.0), min_size=len(sizes), max_size=len(sizes)))
-    between = draw(st.sampled_from(["hold", "linear"]))
+    between: Literal["hold", "linear"] = draw(st.sampled_from(["hold", "linear"]))
     limit = draw(st.sampled_from([None, *sizes])) if between == "hold" else None
     return StepCurve(np.array(sizes), np.array(seconds), between, limit, draw(st.sampled_from([None, "linear"])),
                      draw(st.booleans()))

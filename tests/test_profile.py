@@ -147,7 +147,12 @@ def test_arguments_of_step_cost_matter(tmp_path: Path) -> None:
         return list(profile.step_cost(**(arguments | changes)).table(20))
 
     assert seconds(drafter="mtp") != seconds()
-    assert seconds(drafter=None)[0] < seconds()[0], "no drafter and no speculation overhead"
+    fixed, overhead, draft = profile.fixed, profile.speculation_overhead, profile.drafters["dspark"](20, 5)
+    assert fixed is not None
+    assert overhead is not None
+    bare = profile.verify(20) + fixed(20) + 20 * profile.per_request - profile.per_kv_token * 20 * 1024
+    assert seconds(drafter=None)[0] == pytest.approx(bare), "neither drafter nor speculation overhead"
+    assert seconds()[0] == pytest.approx(bare + draft + overhead(20))
     assert seconds(block_size=4) != seconds()
     assert seconds(max_tokens=100)[-1] == float("inf")
     assert seconds(ragged="padded") != seconds()
@@ -176,8 +181,10 @@ def test_a_profile_is_found_by_name_by_folder_by_file_and_relative_to_the_scenar
     folder = tmp_path / "mine"
     folder.mkdir()
     write(folder, SMALL)
-    for reference, base in [(str(folder), None), (folder, None), ("./mine", tmp_path), ("mine/profile.yaml", tmp_path),
-                            ("mine", tmp_path), ("../mine", folder)]:
+    places: list[tuple[str | Path, Path | None]] = [
+        (str(folder), None), (folder, None), ("./mine", tmp_path), ("mine/profile.yaml", tmp_path), ("mine", tmp_path),
+        ("../mine", folder)]
+    for reference, base in places:
         assert load_profile(reference, base).name == "mine"
     assert load_profile("synthetic-roofline", tmp_path).path == TEACHING / "profile.yaml"
     (folder / "profile.yaml").rename(folder / "second.yaml")
