@@ -195,5 +195,5 @@ def test_the_checks_can_see(tmp_path: Path) -> None:
                     "def f():\n    if True:\n        import pandas.core\n", encoding="utf-8")
     assert list(imports(file)) == [("simpy", True, 1), ("dspark_sim.engine", True, 2), ("pandas.core", False, 7)]
     assert inner("dspark_sim.engine") == "engine"
-    assert inner("dspark_sim.run") == "run"
+    assert inner("dspark_sim.runner") == "runner"
     assert inner("numpy") is None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.data import RunData
-from dspark_sim.plots.style import colours, figure, finish
+from dspark_sim.plots.style import colours, figure, finish, powers_of_two, seconds_axis
 
 __all__ = ["batch_tokens", "step_gap", "timeline"]
 
@@ -27,14 +27,16 @@ def batch_tokens(data: RunData) -> Figure | None:
                        height_ratios=[3.2] + [1.0] * len(counts))
     top, rows = axes[0], axes[1:]
     at = np.unique(np.round(np.geomspace(low, high, 1500)).astype(np.int64))
+    seen = [1e3 * v for c in curves.values() for v in c.at(at[(at >= c.first) & (at <= c.last)])]
     for name, curve in curves.items():
         shown = at[(at >= curve.first) & (at <= curve.last)]
         top.plot(shown, curve.at(shown) * 1e3, color="#333333", lw=1.4, drawstyle="steps-post", label=name)
         if curve.graph_limit is not None and low <= curve.graph_limit <= high:
             top.axvline(curve.graph_limit, color="#999999", lw=1, ls=":")
-            top.annotate("CUDA graphs end ", (curve.graph_limit, 0.06), xycoords=("data", "axes fraction"), ha="right",
+            top.annotate("CUDA graphs end ", (curve.graph_limit, 0.91), xycoords=("data", "axes fraction"), ha="right",
                          fontsize=8, color="#555555")
-    top.set_ylim(0, top.get_ylim()[1] * 1.06)
+    if seen:
+        seconds_axis(top, min(seen), max(seen))
     top.set_ylabel("verify (ms)")
     if len(curves) > 1:
         top.legend(loc="upper left")
@@ -52,12 +54,8 @@ def batch_tokens(data: RunData) -> Figure | None:
         ax.annotate(f"mean {mean:,.0f}, most {int(np.flatnonzero(count)[-1]):,}", (0.005 if right else 0.995, 0.72),
                     xycoords="axes fraction", ha="left" if right else "right", fontsize=8, color="#333333")
     last = axes[-1]
-    last.set_xscale("log", base=2)
+    powers_of_two(last, low, high)
     last.set_xlim(low, high)
-    ticks = [t for k in range(21) if low <= (t := 1 << k) <= high]
-    last.xaxis.set_major_locator(FixedLocator(ticks))
-    last.xaxis.set_minor_locator(NullLocator())
-    last.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     last.set_xlabel("batch tokens of the target's forward pass; lower rows: share of steps, each arm to its own scale")
     return finish(fig, "On which stairs do the arms' batches stand?", data.source)
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-from dspark_sim.plots.style import colours, figure, finish
+from dspark_sim.plots.style import colours, figure, finish, powers_of_two, seconds_axis
 
 if TYPE_CHECKING:
     from dspark_sim.profile import HardwareProfile
@@ -29,14 +27,8 @@ def draw(profile: HardwareProfile) -> Figure:
         ax.axvline(curve.graph_limit, color="#999999", lw=1, ls=":")
         ax.annotate(f"CUDA graphs end at {curve.graph_limit:,} ", (curve.graph_limit, 0.95),
                     xycoords=("data", "axes fraction"), ha="right", fontsize=8, color="#555555")
-    _powers(ax, max(curve.first, 1), curve.last)
-    if curve.seconds.max() > 8 * curve.seconds.min() > 0:
-        ax.set_yscale("log")
-        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        ax.yaxis.set_minor_locator(NullLocator())
-        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        ax.set_ylim(bottom=0)
+    powers_of_two(ax, max(curve.first, 1), curve.last)
+    seconds_axis(ax, float(curve.seconds.min()) * 1e3, float(curve.seconds.max()) * 1e3)
     ax.set_xlabel("batch tokens of one forward pass of the target")
     ax.set_ylabel("milliseconds")
     ax.legend(loc="lower right")
@@ -47,7 +39,7 @@ def draw(profile: HardwareProfile) -> Figure:
             c = cost.seconds
             per = " per token" if cost.kind == "autoregressive" else " per block"
             right.plot(c.batch_tokens, c.seconds * 1e3, marker=marker, ms=3.5, lw=1.2, color=colour, label=name + per)
-        _powers(right, max(1, min(c.seconds.first for c in profile.drafters.values())),
+        powers_of_two(right, max(1, min(c.seconds.first for c in profile.drafters.values())),
                 max(c.seconds.last for c in profile.drafters.values()))
         right.set_ylim(bottom=0)
         right.set_xlabel("requests that draft")
@@ -56,11 +48,3 @@ def draw(profile: HardwareProfile) -> Figure:
     return finish(fig, f"What does a step cost on {profile.name}?",
                   [f"{p.kind}: {p.model} on {p.device}, {p.software}, {p.date}.", f"Source: {p.source}",
                    *(f"Cost of drafter {n}: {t.split('. ')[0]}" for n, t in profile.drafter_notes.items())])
-
-
-def _powers(ax: Axes, low: int, high: int) -> None:
-    ax.set_xscale("log", base=2)
-    ticks = [1 << k for k in range(21) if low <= 1 << k <= high]
-    ax.xaxis.set_major_locator(FixedLocator(ticks[:: 1 if len(ticks) <= 9 else 2]))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))

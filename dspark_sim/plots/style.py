@@ -13,8 +13,9 @@ import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-__all__ = ["PARTS", "colours", "figure", "finish", "save"]
+__all__ = ["PARTS", "colours", "figure", "finish", "powers_of_two", "save", "seconds_axis"]
 
 mpl.use("Agg")
 sns.set_theme(style="ticks", context="notebook", font_scale=0.85, rc={
@@ -43,6 +44,27 @@ def figure(width: float, height: float, rows: int = 1, columns: int = 1, **kwarg
     FigureCanvasAgg(fig)
     axes = fig.subplots(rows, columns, squeeze=False, **kwargs)
     return fig, list(axes.ravel())
+
+
+def seconds_axis(ax: Axes, low: float, high: float) -> None:
+    """The y axis of a step-time curve: from zero, but logarithmic where a cliff would flatten its stairs."""
+    if high > 8 * low > 0:
+        ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.set_ylim(low * 0.8, high * 1.6)
+    else:
+        ax.set_ylim(0, high * 1.2)
+
+
+def powers_of_two(ax: Axes, low: float, high: float) -> None:
+    """A logarithmic x axis of tokens or requests, labelled at powers of two."""
+    ax.set_xscale("log", base=2)
+    ticks = [1 << k for k in range(21) if low <= 1 << k <= high]
+    ax.xaxis.set_major_locator(FixedLocator(ticks[:: 1 if len(ticks) <= 9 else 2]))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
 
 
 def finish(fig: Figure, title: str, source: Sequence[str]) -> Figure:
