@@ -30,8 +30,8 @@ YAMLISH = st.text(alphabet="abk:-[]{}&*!|>'\"#%@`,?~ \n\t01.e_=<\\\x00é\u2028\U
 HUGE = [0, -1, 1, 2, 3, 0.5, -0.0, 1e-300, 1e300, float("nan"), float("inf"), 2**31, 2**63, 10**30, 10**390, -(10**30)]
 WORDS = [
     "", " ", "closed", "gamma", "steady", "whole_run", "all", "none", "padded", "math", "fixed", "no_spec",
-    "early_stop", "threshold", "async_global", "sync_global", "dspark-3", "dflash", "\n", "a" * 300, "../..", "1", "true", "…",
-    "\x07",
+    "early_stop", "threshold", "async_global", "sync_global", "dspark-3", "dflash", "\n", "a" * 300, "../..", "1",
+    "true", "…", "\x07",
 ]
 SCALARS = st.one_of(st.sampled_from(HUGE), st.sampled_from(WORDS), st.none(), st.booleans(), st.floats(), st.integers())
 VALUES = st.recursive(
