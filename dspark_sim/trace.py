@@ -102,7 +102,8 @@ class AcceptanceTrace:
             raise TraceError(f"{where}: accepted must be one column of whole numbers, at least one row")
         if accepted.min() < 0 or accepted.max() > G:
             raise TraceError(f"{where}: accepted has {accepted.min()}..{accepted.max()}", allowed=f"0 to {G}")
-        if start.ndim != 1 or start.size < 2 or start[0] != 0 or start[-1] != accepted.size or np.any(np.diff(start) < 1):
+        whole = start.ndim == 1 and start.size >= 2 and start[0] == 0 and start[-1] == accepted.size
+        if not whole or np.any(np.diff(start) < 1):
             raise TraceError(f"{where}: document_start must rise from 0 to {accepted.size}, no document empty")
         if len(self.domain) != start.size - 1 or not all(isinstance(d, str) and d for d in self.domain):
             raise TraceError(f"{where}: {start.size - 1} documents need {start.size - 1} domain names")
