@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dspark_sim"
 FLOORS = (
     # ground: words that everyone uses
-    "errors curve policy trace request shelves yamlfile yamlio yamlmodel",
+    "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel",
     # first floor: reading what the user wrote
     "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
     "userfile scenario scenario_schema arms arm_setup arm_checks",
