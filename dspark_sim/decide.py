@@ -15,7 +15,7 @@ import numpy as np
 
 from dspark_sim.batch import LAST_DRAFT, Batch, TraceRows
 from dspark_sim.errors import PolicyFailure, shown
-from dspark_sim.policy import EngineSetup, IntArray, Policy, StepOutcome, StepView
+from dspark_sim.policy import BudgetView, EngineSetup, IntArray, Policy, StepOutcome, StepView
 
 __all__ = ["Decider"]
 
@@ -49,8 +49,9 @@ class Decider:
         self._outcomes: deque[StepOutcome] = deque()
         self._full: dict[int, IntArray] = {}
         self._bundle: object = None
-        view = self.view = StepView()
-        view.host_lag, view._rows = setup.host_lag, rows
+        early, view = self.early, self.view = BudgetView(), StepView()  # before drafting there is no row to be seen
+        early.host_lag = view.host_lag = setup.host_lag
+        early._rows = view._rows = rows
         view._oracle_allowed = bool(getattr(policy, "needs_oracle", False)) and not policy.lossless
         start = getattr(policy, "start", None)
         if start is not None:
@@ -60,14 +61,20 @@ class Decider:
         self, R: int, now: float, prefill_tokens: int, waiting: int, free_blocks: int, kv_tokens: int
     ) -> tuple[IntArray, int, int, int]:
         """Ask for this step. Returns (ℓ, longest draft, rows that draft, rows that draft again after a pause)."""
-        view, G, rows = self.view, self.block_size, self.rows
-        view.step, view.now, view.requests, view.prefill_tokens = rows.decode_step, now, R, prefill_tokens
-        view.waiting, view.kv_free_blocks, view.kv_tokens = waiting, free_blocks, kv_tokens
+        early, view, G, rows = self.early, self.view, self.block_size, self.rows
+        early.step = view.step = rows.decode_step
+        early.now = view.now = now
+        early.requests = view.requests = R
+        early.prefill_tokens = view.prefill_tokens = prefill_tokens
+        early.waiting = view.waiting = waiting
+        early.kv_free_blocks = view.kv_free_blocks = free_blocks
+        early.kv_tokens = view.kv_tokens = kv_tokens
         bundle = self.batch.bundle()
         if bundle is not self._bundle:
             self._bundle = bundle
-            (view.slot, view.request_class, view.context, view.emitted, view.remaining, view.arrival, view.first_token,
-             view.tpot_sla) = bundle[9]
+            for v in (early, view):
+                (v.slot, v.request_class, v.context, v.emitted, v.remaining, v.arrival, v.first_token,
+                 v.tpot_sla) = bundle[9]
         full = self._full.get(R)
         if full is None:
             full = self._full[R] = np.full(R, G, dtype=np.int64)
@@ -95,7 +102,7 @@ class Decider:
         """Where drafting stops, None for full blocks everywhere."""
         R, drafted = full.size, None
         if self._draft is not None:
-            answer = self._call(self._draft, view)
+            answer = self._call(self._draft, self.early)
             if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
                 if not 0 <= answer <= self.block_size:
                     self._refuse("draft_lengths", f"answered {answer}", f"0 to {self.block_size}")
