@@ -152,7 +152,6 @@ def request_row(request: Request, workload: Any) -> dict[str, Any]:
 
 def binned(engine: SlowEngine, finished: list[Request], width: float, end: float) -> list[dict[str, Any]]:
     """The steps table summed by the bin in which each step ended, bins from time 0 to ``end`` without a hole."""
-    verify, prefill = engine.setup.profile.verify, engine.setup.profile.prefill
     rows = []
     for k in range(bin_of(end, width) + 1):
         mine = [s for s in engine.steps if bin_of(s["end"], width) == k]
@@ -165,7 +164,7 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
         for name in ("drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens"):
             row[name] = sum(s[name] for s in mine)
         row["waiting_seconds"] = in_order(s["waiting"] * s["seconds"] for s in mine)
-        row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, verify, prefill))
+        row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, engine.setup.profile.verify))
         row["finished"] = sum(1 for r in finished if bin_of(r.finished, width) == k)
         bins = sorted(math.floor(math.log(gap) * 100) for moment, gap in engine.gaps if bin_of(moment, width) == k)
         row["gap_bin"] = sorted(set(bins))
@@ -186,9 +185,6 @@ def in_order(values: Iterator[float]) -> float:
     return total
 
 
-def beyond(step: dict[str, Any], verify: Any, prefill: Any) -> bool:
-    """Whether the step asked the verify curve (or the prefill curve) for a size outside what was measured."""
-    size = step["padded_tokens"] - (step["prefill_tokens"] if prefill is not None else 0)
-    outside = size > 0 and not verify.first <= size <= verify.last
-    own = prefill is not None and step["prefill_tokens"] > 0
-    return outside or (own and not prefill.first <= step["prefill_tokens"] <= prefill.last)
+def beyond(step: dict[str, Any], verify: Any) -> bool:
+    """Whether the step was larger than any batch that the verify curve was measured at."""
+    return bool(step["padded_tokens"] > verify.last)

@@ -53,7 +53,7 @@ def turned(folder: Path, *layers: dict[str, Any]) -> World:
 
 def result(world: World) -> tuple[Any, Any]:
     """(what was computed: every table and figure, what was said: the report's words)."""
-    from dspark_sim.run import run
+    from dspark_sim.runner import run
 
     results = run(world.scenario(world.changes))
     computed = [
@@ -99,7 +99,7 @@ def test_the_label_of_an_arm_stands_in_the_pictures(tmp_path: Path) -> None:
 
     from dspark_sim.plots.arms import throughput
     from dspark_sim.plots.data import RunData
-    from dspark_sim.run import run
+    from dspark_sim.runner import run
 
     world = turned(tmp_path / "a", DRAWN["Arm.label"].turned)
     run(world.scenario(world.changes), out=tmp_path / "out")
