@@ -95,6 +95,7 @@ def summarise(
         doubts += dict.fromkeys(w if w.startswith(setup.name) else f"{setup.name}: {w}"
                                 for t in done.values() for w in t.warnings)
     warnings = run_warnings(setups, scenario.replications, failed)
+    warnings += [w for w in scenario.warnings() if not w.startswith("replications")]  # said above, with the remedy
     if interrupted:
         warnings.insert(0, "the run was interrupted: figures cover the replications that had finished")
     return Results(

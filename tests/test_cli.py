@@ -143,6 +143,10 @@ def test_a_policy_that_fails_stops_its_arm_only(dspark: Command, tmp_path: Path)
     m = json.loads((folder / "manifest.json").read_text())
     assert m["status"] == "failed"
     assert [a["finished_replications"] for a in m["arms"]] == [2, 2, 2, 0]
+    table = pq.read_table(folder / "requests.parquet")
+    tried = set(zip(table["arm"].to_pylist(), table["replication"].to_pylist(), strict=True))
+    assert ("broken", 1) not in tried  # it ended for good
+    assert ("async", 1) in tried
 
 
 def test_local_policies_can_be_refused_before_they_execute(dspark: Command, tmp_path: Path) -> None:

@@ -95,8 +95,18 @@ def test_a_failed_arm_has_a_reason_and_no_figures(results: Results) -> None:
     assert broken.error == "policy Broken raised ZeroDivisionError"
     assert broken.steps is None
     assert all(f.mean is None for f in broken.figures.values())
+    assert "a class is odd" in results.warnings
     assert any("broken failed" in w and "ZeroDivisionError" in w for w in results.warnings)
     assert results["fast"].error is None
+
+
+def test_an_arm_that_failed_late_has_no_figures_either() -> None:
+    """Replication 0 had finished; its figures alone would look like a result."""
+    got = summarise(scenario(), [setup("late")], [
+        task("late", 0, 100.0), TaskResult("late", 1, {}, {}, "[bold]out of range[/bold]", (), 0.0, None)])
+    assert got["late"].figures["throughput_tok_s_gpu"].mean is None
+    assert got["late"].classes == {}
+    assert "[bold]out of range[/bold]" in got.table(120)  # shown, not obeyed
 
 
 def test_vllm_bench_names(results: Results) -> None:
