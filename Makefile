@@ -19,7 +19,7 @@ BENCH_ARGS ?=
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/installed-core
-	$(VENV)/bin/dspark-sim run quickstart
+	@$(VENV)/bin/dspark-sim run quickstart
 
 test: check
 	$(VENV)/bin/python -m pytest $(PYTEST_ARGS)
@@ -29,7 +29,7 @@ check: $(VENV)/installed-all
 	$(VENV)/bin/mypy --strict
 
 bench: $(VENV)/installed-core
-	$(VENV)/bin/python tools/bench.py $(BENCH_ARGS)
+	@$(VENV)/bin/python tools/bench.py $(BENCH_ARGS)
 
 docs: $(VENV)/installed-all
 	$(VENV)/bin/python tools/refresh_docs.py

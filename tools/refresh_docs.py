@@ -1,0 +1,208 @@
+"""Bring README.md and docs/ up to date: what their blocks print, their pictures, and their generated tables.
+
+    python tools/refresh_docs.py [--slow] [PAGE ...]
+
+Without pages: all of them. ``--slow`` also runs the blocks that are marked slow (benchmarks: let the machine be quiet).
+tests/test_readme.py fails when a page is out of date and points here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import doc_blocks
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ("README.md", "docs/method.md", "docs/file-formats.md", "docs/performance.md")
+MAX_IMAGE = 200_000  # bytes
+
+
+# -- generated tables -------------------------------------------------------------------------------------------------
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    lines = [list(head), *(list(row) for row in rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "".join(f"| {' | '.join(_cell(cell) for cell in line)} |\n" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def policies() -> str:
+    """The shelf of policies."""
+    from dspark_sim.registry import list_policies
+
+    def options(source: Any) -> str:
+        return ", ".join(f"`{name}` = {default}" for name, (_, default) in source.parameters.items()) or "none"
+
+    rows = [
+        (f"`{p.name}`", "yes" if p.lossless else "**no**", p.timing, p.doc.strip().splitlines()[0].replace("``", "`"),
+         options(p))
+        for p in list_policies()
+    ]
+    return table(("policy", "lossless", "decides", "what it does", "options"), rows)
+
+
+def profiles() -> str:
+    """The shelf of hardware profiles."""
+    from dspark_sim.profile import list_profiles, load_profile
+
+    rows = []
+    for name in list_profiles():
+        p = load_profile(name)
+        rows.append((f"`{name}`", f"**{p.provenance.kind}**", p.provenance.model, p.provenance.device,
+                     ", ".join(p.drafters) or "none"))
+    return table(("profile", "kind", "model", "device", "drafters"), rows)
+
+
+def traces() -> str:
+    """The shelf of acceptance traces."""
+    from dspark_sim.traceset import list_traces, open_traces
+
+    rows = []
+    for target, drafters in list_traces().items():
+        for name, trace in open_traces(target, drafters).items():
+            rows.append((f"`{target}`", f"`{name}`", f"**{trace.kind}**", str(trace.block_size),
+                         ", ".join(trace.domains), "yes" if trace.confidence is not None else "no"))
+    return table(("target", "drafter", "kind", "γ", "domains", "confidence"), rows)
+
+
+LENGTHS = {"ConstantLengths", "EmpiricalLengths", "LognormalLengths"}
+SECTIONS = (  # heading, definitions (a union: told apart by its first key)
+    ("The file", (None,)),
+    ("engine", ("Engine",)),
+    ("workload", ("Workload",)),
+    ("workload.arrival", ("Closed", "Poisson", "Gamma")),
+    ("workload.classes[]", ("RequestClass",)),
+    ("Lengths: prompt_tokens, output_tokens", ("ConstantLengths", "LognormalLengths", "EmpiricalLengths")),
+    ("sla", ("Sla",)),
+    ("measure", ("Steady", "WholeRun")),
+    ("arms[]", ("Arm",)),
+    ("arms[].policy", ("PolicyChoice",)),
+    ("arms[].belief", ("Belief",)),
+)
+
+
+def scenario_keys() -> str:
+    """Every key of a scenario, from the JSON schema; fails when a definition has no section."""
+    from dspark_sim.scenario import json_schema
+
+    schema = json_schema()
+    known = {name for _, names in SECTIONS for name in names if name}
+    if known != set(schema["$defs"]):
+        raise SystemExit(f"SECTIONS in {Path(__file__).name} and the schema differ: {known ^ set(schema['$defs'])}")
+    parts = []
+    for heading, names in SECTIONS:
+        rows: list[tuple[str, ...]] = []
+        for name in names:
+            part = schema if name is None else schema["$defs"][name]
+            part = next((p for p in part.get("anyOf", ()) if "properties" in p), part)
+            which = f" ({_constant(part)})" if len(names) > 1 else ""
+            for key, value in part["properties"].items():
+                need = "needed" if key in part.get("required", ()) else _default(value)
+                rows.append((f"`{key}`{which if 'const' not in value else ''}", _type(value), need,
+                             value.get("description", "").replace("``", "`")))
+        title = heading if heading[0].isupper() else f"`{heading}`"
+        parts.append(f"#### {title}\n\n" + table(("key", "type", "default", "meaning"), rows))
+    return "\n".join(parts)
+
+
+def _constant(part: dict[str, Any]) -> str:
+    return next(str(v["const"]) for v in part["properties"].values() if "const" in v)
+
+
+def _default(value: dict[str, Any]) -> str:
+    default = value.get("default")
+    if default is None or isinstance(default, dict) or default == "":
+        return "–"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+def _type(value: dict[str, Any]) -> str:
+    if "$ref" in value:
+        name = value["$ref"].rsplit("/", 1)[1]
+        return "text or mapping" if name == "PolicyChoice" else "mapping"
+    if "oneOf" in value:
+        names = {part["$ref"].rsplit("/", 1)[1] for part in value["oneOf"]}
+        return "lengths" if names == LENGTHS else "mapping"
+    if "anyOf" in value:
+        return " or ".join(_type(part) for part in value["anyOf"] if part.get("type") != "null")
+    if "const" in value:
+        return f"`{value['const']}`"
+    if "enum" in value:
+        return " or ".join(f"`{word}`" for word in value["enum"])
+    if value.get("type") == "array":
+        return f"list of {_type(value.get('items', {})).split(',')[0]}s"
+    words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
+    word = words.get(value.get("type", ""), "mapping")
+    low, above, high = (_plain(value.get(key)) for key in ("minimum", "exclusiveMinimum", "maximum"))
+    if not high:
+        return f"{word}, {low} or more" if low else word
+    return f"{word}, {low} to {high}" if low else f"{word}, above {above}, to {high}"
+
+
+def _plain(number: float | None) -> str:
+    return "" if number is None else f"{number:,.0f}" if number == int(number) else f"{number:g}"
+
+
+GENERATED: dict[str, Callable[[], str]] = {
+    "policies": policies, "profiles": profiles, "traces": traces, "scenario-keys": scenario_keys,
+}
+
+
+def generated(page: str) -> str:
+    """The page with every generated section made anew."""
+    for name, make in GENERATED.items():
+        start, end = f"<!-- generated: {name} -->\n", "<!-- end -->"
+        if start in page:
+            before, rest = page.split(start, 1)
+            page = f"{before}{start}\n{make().strip()}\n\n{end}{rest.split(end, 1)[1]}"
+    return page
+
+
+# -- pages ------------------------------------------------------------------------------------------------------------
+def refresh(path: Path, slow: bool) -> None:
+    """Run a page's blocks as they stand and write what they print and draw."""
+    page = generated(path.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        doc_blocks.furnish(folder)
+        printed: list[tuple[doc_blocks.Block, str]] = []
+        for block in doc_blocks.blocks(page):
+            if "file" in block.marks:
+                doc_blocks.place(block, folder)
+            elif block.runs or (slow and "slow" in block.marks):
+                print(f"{path.name}:{block.line}", flush=True)
+                done = doc_blocks.run(block, folder)
+                if done.returncode:
+                    raise SystemExit(f"{path}:{block.line} failed\n{done.stdout}\n{done.stderr}")
+                if block.output is not None:
+                    printed.append((block.output, done.stdout))
+        for block, text in reversed(printed):
+            page = doc_blocks.replaced(page, block, text)
+        for to, source in doc_blocks.images(page):
+            size = (folder / source).stat().st_size
+            if size > MAX_IMAGE:
+                raise SystemExit(f"{source}: {size} bytes, at most {MAX_IMAGE}")
+            (ROOT / to).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(folder / source, ROOT / to)
+    path.write_text(page, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Bring README.md and docs/ up to date")
+    parser.add_argument("page", nargs="*", default=PAGES)
+    parser.add_argument("--slow", action="store_true", help="also run the benchmarks that pages quote")
+    arguments = parser.parse_args()
+    for page in arguments.page:
+        refresh(ROOT / page, arguments.slow)
+
+
+if __name__ == "__main__":
+    main()
