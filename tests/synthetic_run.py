@@ -57,7 +57,8 @@ def scenario(mode: str = "steady", arrival: str = "closed", **slas: dict[str, fl
         for name, sla in (slas or {"c": None}).items()
     ]
     return SimpleNamespace(
-        name="made-up", description="", seed=1, replications=2, warnings=lambda: ["a class is odd"], measure=SimpleNamespace(mode=mode),
+        name="made-up", description="", seed=1, replications=2,
+        warnings=lambda: ["a class is odd"], measure=SimpleNamespace(mode=mode),
         workload=SimpleNamespace(classes=classes, arrival=SimpleNamespace(kind=arrival)),
     )
 
