@@ -26,7 +26,7 @@ def assumptions(setups: Sequence[ArmSetup]) -> list[str]:
     for setup in setups:
         _, drafters = used.setdefault(id(setup.profile), (setup.profile, []))
         if setup.drafter is not None:
-            drafters.append(setup.drafter)
+            drafters.append(setup.drafter_cost or setup.drafter)
     for profile, drafters in used.values():
         lines |= dict.fromkeys(profile.statements(drafters))
     for setup in setups:
