@@ -7,6 +7,7 @@ stands at position j of that chain, so arms that advance by different steps read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 __all__ = ["OUTCOMES", "Request", "document_of"]
 
-OUTCOMES = ("finished", "unfinished")
+OUTCOMES = ("finished", "unfinished", "refused", "timed_out")
 _MASK = (1 << 64) - 1
 
 
@@ -48,6 +49,15 @@ class Request:
         slowest_gap: longest time between two moments at which its user received tokens, None before the second.
         last_emit: when its user last received tokens (``admitted`` for one whose first token existed then).
         outcome: one of :data:`OUTCOMES`.
+        session: number of the conversation it belongs to, None if it stands alone.
+        prefix: hashes of the prompt's leading blocks of 512 tokens; equal hashes are equal text (prefix cache).
+        priority: of its class; higher goes first.
+        deadline: simulated second at which it gives up waiting for its first admission, ``inf`` for never.
+        prefilled: its prompt was computed by another engine, so its next admission needs no prefill.
+        requeued: times its engine failed under it.
+        cached_tokens: prompt tokens that a prefix cache spared it.
+        recomputed_tokens: tokens that were prefilled again after a preemption or a failure.
+        engine: number of the engine that had it last.
     """
 
     id: int
@@ -69,3 +79,12 @@ class Request:
     slowest_gap: float | None = None
     last_emit: float | None = None
     outcome: str = "unfinished"
+    session: int | None = None
+    prefix: tuple[int, ...] = ()
+    priority: int = 0
+    deadline: float = math.inf
+    prefilled: bool = False
+    requeued: int = 0
+    cached_tokens: int = 0
+    recomputed_tokens: int = 0
+    engine: int = 0
