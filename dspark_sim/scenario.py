@@ -18,7 +18,7 @@ from dspark_sim.scenario_schema import RequestClass, ScenarioModel, Steady, Work
 from dspark_sim.shelves import SCENARIOS, shelf
 from dspark_sim.yamlio import Document, KeyPath, apply_overrides, parse_yaml, read_yaml, validated
 
-__all__ = ["Scenario", "json_schema", "list_scenarios", "load_scenario", "scenario_from_text"]
+__all__ = ["Scenario", "json_schema", "list_scenarios", "load_scenario", "scenario_from_document", "scenario_from_text"]
 
 _DEFAULTS = ("prompt_tokens", "output_tokens", "sla")  # keys of the workload that a class may leave to it
 _CLIPPED = 0.05  # a mean that clipping moves by more than this is worth a warning
@@ -94,6 +94,11 @@ def scenario_from_text(text: str, base: Path | None = None, overrides: Mapping[s
     """
     document = apply_overrides(parse_yaml(text, None, ScenarioError), overrides or {}, ScenarioError)
     return _build(document, Path.cwd() if base is None else base)
+
+
+def scenario_from_document(document: Document, base: Path, overrides: Mapping[str, Any] | None = None) -> Scenario:
+    """A scenario from YAML that is parsed already (part of another file); see :func:`scenario_from_text`."""
+    return _build(apply_overrides(document, overrides or {}, ScenarioError), base)
 
 
 def list_scenarios() -> list[tuple[str, str]]:
