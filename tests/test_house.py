@@ -26,7 +26,7 @@ FLOORS = (
     "kv batch roster decide record engine traffic cluster simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
-    "lossless testing lab",
+    "frontier perfetto lossless testing lab",
     # the roof: public names and the command line
     "__init__ __main__ cli commands",
 )
