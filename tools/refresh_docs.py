@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -71,6 +73,37 @@ def traces() -> str:
             rows.append((f"`{target}`", f"`{name}`", f"**{trace.kind}**", str(trace.block_size),
                          ", ".join(trace.domains), "yes" if trace.confidence is not None else "no"))
     return table(("target", "drafter", "kind", "γ", "domains", "confidence"), rows)
+
+
+FLOORS = (  # from the top: name, what it does
+    ("roof", "public names; the command line"), ("third floor", "what a run means"),
+    ("second floor", "the machine: SimPy lives here only"), ("first floor", "reading what the user wrote"),
+    ("ground", "words that everyone uses"),
+)
+FOLDERS = (
+    ("policies/", "one file, one policy"), ("hardware_profiles/", "what steps cost: a folder per engine"),
+    ("acceptance_traces/", "what drafters' tokens did: a file per target"), ("scenarios/", "one file per question"),
+    ("tests/", "with a second, slow engine that must agree bit for bit"),
+    ("tools/", "scripts that made the shelves, pages and pictures; bench"),
+    ("docs/", "method, file formats, performance"),
+)
+
+
+def house() -> str:
+    """The tree of the project; floors as tests/test_house.py enforces them."""
+    sys.path.insert(0, str(ROOT))
+    from tests.test_house import FLOORS as ENFORCED
+
+    home = ROOT / "dspark_sim"
+    lines = ["dspark_sim/            imports go down only, tests enforce it"]
+    for (name, meaning), modules in zip(FLOORS, reversed(ENFORCED), strict=True):
+        there = [m + "/" * (home / m).is_dir() for m in modules.split()
+                 if (home / f"{m}.py").is_file() or any((home / m).glob("*.py"))]
+        rows = textwrap.wrap(" ".join(there), 48) or [""]
+        lines.append(f"  {name:21}{rows[0]:50}{meaning}")
+        lines += [f"{'':23}{row}" for row in rows[1:]]
+    lines += [f"{folder:23}{meaning}" for folder, meaning in FOLDERS]
+    return "\n".join(("```text", *lines, "```"))
 
 
 LENGTHS = {"ConstantLengths", "EmpiricalLengths", "LognormalLengths"}
@@ -152,7 +185,7 @@ def _plain(number: float | None) -> str:
 
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "policies": policies, "profiles": profiles, "traces": traces, "scenario-keys": scenario_keys,
+    "policies": policies, "profiles": profiles, "traces": traces, "scenario-keys": scenario_keys, "house": house,
 }
 
 
