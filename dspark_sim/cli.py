@@ -154,6 +154,25 @@ def policy_show(
     show_command(policy, form.value, local_policies=not no_local_policies)
 
 
+@policies.command("check")
+@guarded
+def policy_check(
+    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name on the shelf, or ./mine.py:Mine.")],
+    settings: Annotated[
+        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the policy; may be repeated.")
+    ] = [],  # noqa: B006
+    greedy: Annotated[bool, typer.Option("--greedy", help="Check for greedy decoding, which allows more.")] = False,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Search much longer.")] = False,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search.")] = 1,
+    form: Form = Format.table, no_local_policies: NoLocal = False,
+) -> None:
+    """Is a policy what it claims: contract, anticipation, exact output laws? Exit code 1 if not."""
+    from dspark_sim.commands.policy_check import run_policy_check
+
+    raise typer.Exit(run_policy_check(policy, settings=settings, greedy=greedy, thorough=thorough, seed=seed,
+                                      form=form.value, local_policies=not no_local_policies))
+
+
 @profiles.command("list")
 @guarded
 def profile_list(form: Form = Format.table) -> None:

@@ -2,7 +2,7 @@
 
 >>> from dspark_sim.testing import check_policy
 >>> check_policy("early_stop").verdict
-'early_stop is lossless: no anticipation was found, and every enumerated law is exact.'
+'early_stop is lossless in every check: no anticipation was found, and every enumerated law is exact.'
 
 In a test file of one's own::
 

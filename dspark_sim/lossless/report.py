@@ -129,7 +129,8 @@ class Report:
             return (f"{self.policy} claims to be lossless, but this is NOT PROVEN: it decides on confidences that are "
                     "not known yet, though no law that was computed is wrong.")
         if self.lossless:
-            return f"{self.policy} is lossless: no anticipation was found, and every enumerated law is exact."
+            laws = "every enumerated law is exact" if self.worlds else "no law could be enumerated"
+            return f"{self.policy} is lossless in every check: no anticipation was found, and {laws}."
         if self.exact and not self.anticipates:
             return f"{self.policy} does not claim to be lossless, but nothing was found against it."
         return f"{self.policy} is not lossless, as it says (total variation up to {size} in these toys)."
