@@ -107,7 +107,7 @@ class Helper:
 
 # -- what is refused -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("reference", "says"), [
-    ("early_stp", "policy: unknown policy 'early_stp'; allowed: async_global, clairvoyant,"),
+    ("early_stp", "policy: unknown policy 'early_stp'; allowed: async_global, batch_schedule, clairvoyant,"),
     ("early_stp", "(did you mean 'early_stop'?)"),
     ("", "policy: got '', not the name of a policy"),
     (7, "policy: got 7, not the name of a policy"),
