@@ -26,6 +26,7 @@ FLOORS = (
     "kv batch roster decide record engine traffic cluster simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
+    "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
     "frontier perfetto lossless testing lab",
     # the roof: public names and the command line
     "__init__ __main__ cli commands",

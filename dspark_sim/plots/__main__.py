@@ -14,9 +14,10 @@ def main() -> int:
     if not folder:
         return 0
     from dspark_sim.plots import draw_run
+    from dspark_sim.plots.validation import draw_validation
 
     try:
-        draw_run(Path(folder))
+        (draw_validation if (Path(folder) / "validation.json").is_file() else draw_run)(Path(folder))
     except Exception as problem:
         print(f"{type(problem).__name__}: {problem}", file=sys.stderr)
         return 1

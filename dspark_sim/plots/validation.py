@@ -1,0 +1,93 @@
+"""Predicted beside published, one picture per validation case: a panel per quantity, error bars as a second row."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dspark_sim.plots.style import colours, figure, finish, save
+
+__all__ = ["draw_validation"]
+
+Record = dict[str, Any]
+MAX_PANELS = 4
+
+
+def draw_validation(folder: Path) -> list[Path]:
+    """Draw every case of ``validation.json`` into ``plots/``; gives the files."""
+    data = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
+    target = folder / "plots"
+    target.mkdir(exist_ok=True)
+    out = []
+    for case in data["cases"]:
+        fig = _case(case, [r for r in data["points"] if r["case"] == case["case"] and r["at"] is not None])
+        if fig is not None:
+            out.append(save(fig, target / f"{case['case']}.png"))
+    return out
+
+
+def _case(case: Record, records: list[Record]) -> Figure | None:
+    quantities = [q for q in dict.fromkeys(r["quantity"] for r in records)
+                  if len({r["at"] for r in records if r["quantity"] == q}) > 1][:MAX_PANELS]
+    if not quantities:
+        return None
+    width = max(7.0, 4.8 * len(quantities))
+    fig, axes = figure(width, 6.4, 2, len(quantities), sharex="col", height_ratios=[2.2, 1])
+    arms = list(dict.fromkeys(r["arm"] for r in records))
+    colour = dict(zip(arms, colours(len(arms)), strict=True))
+    for i, quantity in enumerate(quantities):
+        top, below = axes[i], axes[len(quantities) + i]
+        for n, arm in enumerate(arms):
+            mine = sorted((r for r in records if r["arm"] == arm and r["quantity"] == quantity), key=lambda r: r["at"])
+            _curve(top, below, mine, arm, colour[arm], "osD^vP*X<>"[n % 10])
+        _axes(top, below, quantity, case["axis_name"], i == 0)
+    top = axes[0]
+    top.plot([], [], "o", color="#555555", mfc="none", label="published")
+    top.plot([], [], "-", color="#555555", label="predicted")
+    fig.legend(*top.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    verdict = "inside" if case["passed"] else "outside"
+    return finish(fig, f"{case['title']}: predicted and published", [
+        f"{case['fitted_parameters']} numbers fitted; filled marks: fitted points; {verdict} its tolerance.",
+        f"Source: {' '.join(case['source'])}"])
+
+
+def _curve(top: Axes, below: Axes, mine: list[Record], arm: str, colour: Any, marker: str) -> None:
+    drawn = [(r["at"], r["predicted"]) for r in mine if r["predicted"] is not None]
+    if not drawn:
+        return
+    label = arm if len(arm) < 40 else arm[:38] + "…"
+    top.plot(*zip(*drawn, strict=True), "-", color=colour, lw=1.4, label=label)
+    for r in mine:
+        if r["published"] is not None:
+            fitted = r["role"] == "fitted"
+            top.plot(r["at"], r["published"], marker, color=colour, ms=6, mfc=colour if fitted else "none")
+            if r["error"] is not None:
+                below.plot(r["at"], r["error"], marker, color=colour, ms=5, mfc=colour if fitted else "none")
+
+
+def _axes(top: Axes, below: Axes, quantity: str, axis: str, first: bool) -> None:
+    from matplotlib.ticker import FuncFormatter
+
+    top.set_title(quantity, fontsize="small")
+    low, high = top.get_xlim()
+    values = [x for line in top.get_lines() for x in line.get_xdata()]
+    if values and min(values) > 0 and max(values) / min(values) >= 8:
+        top.set_xscale("log", base=2)
+        below.set_xscale("log", base=2)
+        for ax in (top, below):
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        top.set_xlim(low, high)
+    levels = [y for line in top.get_lines() for y in line.get_ydata()]
+    if levels and min(levels) > 0 and max(levels) / min(levels) > 20:
+        top.set_yscale("log")
+    else:
+        top.set_ylim(bottom=0)
+    below.axhline(0, color="#888888", lw=0.8)
+    below.set_xlabel(axis)
+    if first:
+        below.set_ylabel("error (%)")
