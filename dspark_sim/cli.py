@@ -82,14 +82,48 @@ def run(
     settings: Settings = [],  # noqa: B006 - typer reads it, nobody writes it
     form: Form = Format.table,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")] = False,
-    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw no pictures, write no report.html.")] = False,
+    perfetto: Annotated[
+        Path | None, typer.Option("--perfetto", metavar="FILE", help="Also write steps and requests as a trace for "
+                                  "ui.perfetto.dev (first replication); .gz compresses.")
+    ] = None,
     no_local_policies: NoLocal = False,
 ) -> None:
     """Compare the arms of a scenario: a table here, everything else in a run folder."""
     from dspark_sim.commands.run import run_command
 
     run_command(scenario, seed=seed, out=out, settings=settings, form=form.value, quiet=quiet, plots=not no_plots,
-                local_policies=not no_local_policies)
+                local_policies=not no_local_policies, perfetto=perfetto)
+
+
+@app.command()
+@guarded
+def validate(
+    case: Annotated[
+        list[str], typer.Argument(metavar="[CASE]...", help="Cases on the shelf, or paths of your own. Default: all.")
+    ] = [],  # noqa: B006
+    bench: Annotated[
+        list[Path], typer.Option("--from-vllm-bench", metavar="FILE", help="A result of vllm bench serve, as a case; "
+                                 "may be repeated, and further files may follow it.")
+    ] = [],  # noqa: B006
+    base: Annotated[
+        str | None, typer.Option("--base", metavar="SCENARIO", help="With --from-vllm-bench: what was served on what.")
+    ] = None,
+    arm: Annotated[str | None, typer.Option("--arm", help="With --from-vllm-bench: the arm that was served.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Two loads per arm, one replication.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder to make; must be new or empty. Default: runs/validate-TIME.")
+    ] = None,
+    write_docs: Annotated[Path | None, typer.Option("--write-docs", help="Also write the page of all results.")] = None,
+    form: Form = Format.table,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")] = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw no pictures.")] = False,
+) -> None:
+    """Lay predictions beside published measurements; exit code 1 when a case is out of its tolerance."""
+    from dspark_sim.commands.validate import validate_command
+
+    validate_command(case, bench=bench, base=base, arm=arm, quick=quick, form=form.value, out=out, docs=write_docs,
+                     quiet=quiet, plots=not no_plots)
 
 
 @app.command()
