@@ -63,7 +63,7 @@ def refuse_local(scenario: Scenario, forbidden: bool, quiet: bool) -> None:
 
 def run_command(
     reference: str, *, seed: int | None, out: Path | None, settings: Sequence[str], form: str, quiet: bool, plots: bool,
-    local_policies: bool,
+    local_policies: bool, perfetto: Path | None = None,
 ) -> None:
     """Run a scenario and print the comparison; exits with 1 when an arm failed, 130 after Ctrl-C."""
     from dspark_sim.scenario import load_scenario
@@ -71,6 +71,10 @@ def run_command(
     overrides = overrides_of(settings)
     scenario = load_scenario(reference, overrides, seed=seed)
     refuse_local(scenario, not local_policies, quiet)
+    if perfetto is not None:
+        from dspark_sim.perfetto import check_target
+
+        check_target(scenario, perfetto)
     from dspark_sim.arms import load_arms
     from dspark_sim.rundir import RunFolder
     from dspark_sim.runner import execute
@@ -90,6 +94,10 @@ def run_command(
         note(f"stopped; what had finished is in {results.folder}")
         raise typer.Exit(130)
     say(f"\nresults in {results.folder}")
+    if perfetto is not None and results.folder is not None:
+        from dspark_sim.perfetto import write_trace
+
+        say(write_trace(results.folder, perfetto))
     for arm in results.arms:
         if arm.error is not None:
             note(f"error: arm {arm.arm} failed: {arm.error}")
