@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from dspark_sim.results import Results
     from dspark_sim.scenario import Scenario
 
-__all__ = ["manifest"]
+__all__ = ["as_json", "environment", "inputs", "manifest"]
 
 FORMAT = "dspark-sim run 1"
 _PACKAGES = ("dspark-sim", "numpy", "pyarrow", "simpy", "scipy", "pydantic", "pyyaml", "pandas", "seaborn",
-             "matplotlib")
+             "matplotlib", "joblib", "distributed", "ray")
 
 
 def manifest(
@@ -54,18 +54,37 @@ def manifest(
                        "wall_s": round(wall_s.get(s.name, 0.0), 4)}
             for s, r in zip(setups, results.arms, strict=True)
         ],
-        "profiles": {p.name: _profile(p) for s in setups for p in (s.profile, s.belief_profile)},
-        "traces": {f"{s.trace.target}/{s.trace.drafter}": _trace(scenario, s.trace)
-                   for s in setups if s.trace is not None},
+        **inputs(scenario, setups),
         "warnings": list(results.warnings),
         "assumptions": list(results.assumptions),
         "command": None if command is None else list(command),
         "started": started,
         "finished": finished,
+        **environment(),
+    }
+    return as_json(data)
+
+
+def inputs(scenario: Scenario, setups: Sequence[ArmSetup]) -> dict[str, Any]:
+    """``profiles`` and ``traces`` of a manifest: hashes, files and provenance of everything that the arms read."""
+    return {
+        "profiles": {p.name: _profile(p) for s in setups for p in (s.profile, s.belief_profile)},
+        "traces": {f"{s.trace.target}/{s.trace.drafter}": _trace(scenario, s.trace)
+                   for s in setups if s.trace is not None},
+    }
+
+
+def environment() -> dict[str, Any]:
+    """``python``, ``platform`` and ``packages`` of a manifest."""
+    return {
         "python": sys.version.split()[0],
         "platform": platform.platform(),
         "packages": {name: version for name in _PACKAGES if (version := _version(name)) is not None},
     }
+
+
+def as_json(data: Any) -> str:
+    """Indented JSON text; paths and arrays become what JSON has for them."""
     return json.dumps(data, indent=2, ensure_ascii=False, default=_plain) + "\n"
 
 

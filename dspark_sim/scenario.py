@@ -18,7 +18,10 @@ from dspark_sim.scenario_schema import RequestClass, ScenarioModel, Steady, Work
 from dspark_sim.shelves import SCENARIOS, shelf
 from dspark_sim.yamlio import Document, KeyPath, apply_overrides, parse_yaml, read_yaml, validated
 
-__all__ = ["Scenario", "json_schema", "list_scenarios", "load_scenario", "scenario_from_document", "scenario_from_text"]
+__all__ = [
+    "Scenario", "json_schema", "list_scenarios", "load_scenario", "read_scenario", "scenario_from_document",
+    "scenario_from_text",
+]
 
 _DEFAULTS = ("prompt_tokens", "output_tokens", "sla")  # keys of the workload that a class may leave to it
 _CLIPPED = 0.05  # a mean that clipping moves by more than this is worth a warning
@@ -82,6 +85,15 @@ def load_scenario(
         document.data["seed"] = seed
         document.overridden[("seed",)] = "--seed"
     return _build(document, path.resolve().parent)
+
+
+def read_scenario(reference: str | Path) -> Document:
+    """The parsed file of a scenario, nothing checked but its YAML; ``document.file`` says where it stood.
+
+    Raises:
+        ScenarioError: no such scenario, or a file that is not YAML.
+    """
+    return read_yaml(_find(reference), ScenarioError)
 
 
 def scenario_from_text(text: str, base: Path | None = None, overrides: Mapping[str, Any] | None = None) -> Scenario:
