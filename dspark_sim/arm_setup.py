@@ -12,9 +12,10 @@ from dspark_sim.curve import StepCost
 from dspark_sim.policy import EngineSetup, Policy
 from dspark_sim.profile import HardwareProfile
 from dspark_sim.registry import PolicySource, make_policy
+from dspark_sim.router import Router, least_outstanding
 from dspark_sim.trace import AcceptanceTrace
 
-__all__ = ["ArmSetup", "EngineConfig"]
+__all__ = ["ArmSetup", "EngineConfig", "GroupSetup"]
 
 Prefill = Literal["none", "chunked", "separate"]
 Ragged = Literal["flattened", "padded"]
@@ -33,6 +34,7 @@ class EngineConfig:
         max_num_batched_tokens: tokens of one step.
         kv_blocks: KV blocks, None without a limit.
         kv_block_tokens: tokens of one block.
+        prefix_cache: share the KV of prompts that begin alike.
     """
 
     host_lag: int
@@ -43,6 +45,24 @@ class EngineConfig:
     max_num_batched_tokens: int
     kv_blocks: int | None
     kv_block_tokens: int
+    prefix_cache: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSetup:
+    """Engines that are alike.
+
+    Attributes:
+        name: in messages.
+        role: ``serve``, ``prefill`` (hands requests over when their prompt is computed) or ``decode``.
+        count: how many.
+        setup: what each of them is made of.
+    """
+
+    name: str
+    role: Literal["serve", "prefill", "decode"]
+    count: int
+    setup: ArmSetup
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +80,9 @@ class ArmSetup:
         policy_reference, policy_parameters, policy_source: as the scenario has them, and what was found.
         policy_class: the class; :meth:`make_policy` makes an object of it.
         engine: resolved settings.
+        groups: the engines of a cluster; () for one engine that is this setup itself.
+        router: which engine takes a request.
+        router_source: (reference, sha256 of its file; "" for a shipped one).
     """
 
     index: int
@@ -78,6 +101,24 @@ class ArmSetup:
     policy_source: PolicySource
     policy_class: type[Policy]
     engine: EngineConfig
+    groups: tuple[GroupSetup, ...] = ()
+    router: Router = least_outstanding
+    router_source: tuple[str, str] = ("least_outstanding", "")
+
+    @property
+    def engines(self) -> tuple[GroupSetup, ...]:
+        """The groups of engines, one of one engine where the scenario has no cluster."""
+        return self.groups or (GroupSetup("engine", "serve", 1, self),)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all engines together."""
+        return sum(self.engine_gpus)
+
+    @property
+    def engine_gpus(self) -> list[int]:
+        """GPUs of each engine, by its number."""
+        return [group.setup.profile.gpus for group in self.engines for _ in range(group.count)]
 
     @property
     def block_size(self) -> int:
@@ -87,6 +128,11 @@ class ArmSetup:
     def make_policy(self) -> Policy:
         """A fresh policy object; one per engine."""
         return make_policy(self.policy_class, self.policy_source, self.policy_parameters)
+
+    @property
+    def honest(self) -> bool:
+        """Whether the policy believes the truth about step times."""
+        return self.belief_profile is self.profile and self.step_scale == 1.0
 
     def cost(self) -> StepCost:
         """What steps cost in truth."""

@@ -21,8 +21,9 @@ __all__ = ["Batch", "TraceRows"]
 
 RING = MAX_LAG + 1
 # Fields of the int matrix. The first three advance together, by one addition over a block of rows.
-ROW, EMITTED, CONTEXT, REMAINING, SEGMENT_END, VERIFIED, ACCEPTED, DRAFTED, BLOCKS, RANK, SLOT, CLASS, JOINED, LAST_DRAFT = range(14)
-RING_ROW = 14  # trace rows of the last 9 decode steps, -1 where none
+(ROW, EMITTED, CONTEXT, REMAINING, SEGMENT_END, VERIFIED, ACCEPTED, DRAFTED, BLOCKS, RANK, SLOT, CLASS, JOINED,
+ LAST_DRAFT, SHARED) = range(15)
+RING_ROW = 15  # trace rows of the last 9 decode steps, -1 where none
 RING_DRAFT = RING_ROW + RING  # draft lengths of those steps
 FIELDS = RING_DRAFT + RING
 # Fields of the float matrix.
@@ -46,6 +47,11 @@ def _confidences(trace: AcceptanceTrace, calibrated: bool, shift: float) -> npt.
     if not has_sts and not shift:
         return c
     return calibrate(c, trace.sts_temperature if has_sts else None, trace.sts_bias if has_sts else None, shift)
+
+
+@lru_cache(maxsize=16)
+def _accepted(trace: AcceptanceTrace) -> npt.NDArray[np.int64]:
+    return trace.accepted.astype(np.int64)
 
 
 class Batch:
@@ -101,14 +107,16 @@ class Batch:
             self.chain[i], row[i], end[i] = n, first + rest, last
 
     # -- membership --------------------------------------------------------------------------------------------
-    def join(self, request: Request, rank: int, slot: int, blocks: int, decode_step: int, tpot_sla: float) -> bool:
+    def join(
+        self, request: Request, rank: int, slot: int, blocks: int, shared: int, decode_step: int, tpot_sla: float
+    ) -> bool:
         """Add a request behind all others; True if it had to be put before a later-admitted one."""
         i = self.size
         n, row, end = (0, 0, 0) if self.start is None else self._locate(request, request.emitted)
         self.ints[:RING_ROW, i] = (
             row, request.emitted, request.prompt_tokens + request.emitted, request.output_tokens - request.emitted,
             end, request.verified, request.accepted, request.drafted, blocks, rank, slot, request.class_index,
-            decode_step, -1,
+            decode_step, -1, shared,
         )
         self.ints[RING_ROW:RING_DRAFT, i] = -1
         self.floats[:, i] = (
@@ -187,7 +195,7 @@ class TraceRows:
         self.batch, self.trace = batch, trace
         self.block_size = 0 if trace is None else trace.block_size
         self._how = (calibrated, shift)
-        self._accepted = None if trace is None else trace.accepted.astype(np.int64)
+        self._accepted = None if trace is None else _accepted(trace)
         self.decode_step = 0
         self.drafted: npt.NDArray[np.int64] | None = None  # None: every row drafted a full block
         self.partial = False  # some row has drafted less than a full block: draft lengths are kept from then on

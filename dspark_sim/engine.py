@@ -64,45 +64,59 @@ class Engine:
         cost: what a step really costs.
         pool: its KV blocks.
         batch, rows: its decoding requests and their draft rows.
-        decider: the policy, asked and checked.
+        decider: makes the policy, asked and checked; called again when the engine comes back from a failure.
         recorder: where steps and requests are written.
-        on_finished: called with each finished request, at once; the traffic source may submit the next one.
+        left: called with each request that is over or handed over, at once; traffic may submit the next one.
         number: the engine's number in the tables.
     """
 
     def __init__(
         self, env: simpy.Environment, limits: EngineLimits, cost: StepCost, pool: BlockPool, batch: Batch,
-        rows: TraceRows, decider: Decider, recorder: Recorder, on_finished: Callable[[Request], None], number: int = 0,
+        rows: TraceRows, decider: Callable[[], Decider], recorder: Recorder, left: Callable[[Request], None],
+        number: int = 0,
     ) -> None:
-        self.env, self.cost, self.batch, self.rows, self.decider = env, cost, batch, rows, decider
-        self.recorder, self.on_finished, self.number = recorder, on_finished, number
-        self.roster = Roster(limits, pool, batch, rows, self._ended)
+        self.env, self.cost, self.batch, self.rows = env, cost, batch, rows
+        self.recorder, self.left, self.number = recorder, left, number
+        self._make_decider = decider
+        self.decider = decider()
+        self.roster = Roster(limits, pool, batch, rows, left)
         self.drafts = rows.trace is not None
         self.steps = 0
+        self.up = True
         self._separate = limits.prefill == "separate"
         self._step = _Step()
         self._wake: simpy.Event | None = None
+        self._back: simpy.Event = env.event()  # made anew by every stop
         self.process = env.process(self.run())
 
     def submit(self, request: Request) -> None:
         """Put a request into the queue; RunError if it could never be served (see :meth:`Roster.submit`)."""
+        request.engine = self.number
         self.roster.submit(request)
         if self._wake is not None:
             self._wake.succeed()
             self._wake = None
 
-    def _ended(self, request: Request) -> None:
-        self.recorder.request(request, self.number)
-        self.on_finished(request)
-
     def run(self) -> Generator[simpy.Event, Any, None]:
-        """The process: one iteration is one engine step."""
+        """The process: serve until the engine is stopped, wait until it is back, serve again."""
+        while True:
+            try:
+                yield from self._serve()
+            except simpy.Interrupt:
+                yield self._back
+
+    def _serve(self) -> Generator[simpy.Event, Any, None]:
+        """One iteration is one engine step."""
         roster, limited = self.roster, self.roster.pool.limited
         while True:
             if roster.idle:
                 roster.check_integrity()
                 self._wake = self.env.event()
                 yield self._wake
+            if roster.waiting:
+                for request in roster.expire(self.env.now):
+                    request.outcome = "timed_out"
+                    self.left(request)
             preempted = roster.grow() if limited else False
             if roster.waiting and not preempted:
                 roster.admit(self.env.now)
@@ -111,6 +125,26 @@ class Engine:
             if decode or prompt_tokens:  # neither: everything admitted was complete on arrival
                 yield self.env.timeout(self._begin(decode, prompt_tokens))
                 self._settle()
+
+    def stop(self) -> list[Request]:
+        """Stop at once: the step under way is lost, everybody is sent away, memory and policy are forgotten.
+
+        Returns the requests in the order in which they should be served elsewhere; called by a failure, or by the
+        autoscaler for an engine that is idle.
+        """
+        self.up, self._back = False, self.env.event()
+        self._wake = None
+        self.process.interrupt()
+        running, waiting = self.roster.evict()
+        for request in running:
+            request.requeued += 1
+        return running + waiting
+
+    def start(self) -> None:
+        """Come (back) into service, empty."""
+        self.up = True
+        self.decider = self._make_decider()
+        self._back.succeed()
 
     # -- the step ----------------------------------------------------------------------------------------------
     def _begin(self, R: int, prefill_tokens: int) -> float:

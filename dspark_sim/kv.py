@@ -6,9 +6,17 @@ width, context + 1 + G look-ahead, even where the policy verifies fewer, as vLLM
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from dspark_sim.errors import IntegrityError
 
-__all__ = ["BlockPool"]
+__all__ = ["BlockPool", "Evictable"]
+
+
+class Evictable(Protocol):
+    """A cache that keeps old contents in free blocks and must let go when they are taken."""
+
+    def evict(self) -> None: ...
 
 
 class BlockPool:
@@ -20,12 +28,13 @@ class BlockPool:
         lookahead: tokens beyond the context that a step may write: 1 + G.
     """
 
-    __slots__ = ("block_tokens", "free", "limited", "lookahead", "total")
+    __slots__ = ("block_tokens", "cache", "free", "limited", "lookahead", "total")
 
     def __init__(self, total: int | None, block_tokens: int, lookahead: int) -> None:
         self.limited = total is not None
         self.total = self.free = total if total is not None else -1
         self.block_tokens, self.lookahead = block_tokens, lookahead
+        self.cache: Evictable | None = None  # something that holds on to free blocks while nobody needs them
 
     def needed(self, context: int) -> int:
         """Blocks that a request with ``context`` tokens must own before a step."""
@@ -45,6 +54,8 @@ class BlockPool:
             self.free -= blocks
             if self.free < 0:
                 raise IntegrityError(f"KV pool: {-self.free} blocks taken that do not exist")
+            if self.cache is not None:
+                self.cache.evict()
 
     def give(self, blocks: int) -> None:
         """Give blocks back."""

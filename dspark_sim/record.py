@@ -75,6 +75,7 @@ class Recorder:
         self._requests: list[tuple[Any, ...]] = []
         self._request_tables: list[pa.Table] = []
         self._finished: list[tuple[int, float]] = []
+        self._up: list[list[float]] = []  # [engine, from, to]
         self.steps_recorded = 0
         self.extrapolated = 0
 
@@ -94,12 +95,23 @@ class Recorder:
         self._requests.append((
             engine, r.id, r.class_index, r.arrival, r.admitted, r.first_token, r.finished, r.prompt_tokens,
             r.output_tokens, r.skipped, r.emitted, r.steps, r.drafted, r.verified, r.accepted, r.preemptions,
-            r.slowest_gap, r.outcome,
+            r.slowest_gap, r.outcome, r.requeued, r.cached_tokens, r.recomputed_tokens,
         ))
         if r.finished is not None:
             self._finished.append((engine, r.finished))
         if len(self._requests) >= CHUNK:
             self._flush_requests()
+
+    def up(self, engine: int, now: float) -> None:
+        """An engine is in service from now on."""
+        self._up.append([engine, now, np.inf])
+
+    def down(self, engine: int, now: float) -> None:
+        """An engine is out of service from now on."""
+        for span in reversed(self._up):
+            if span[0] == engine:
+                span[2] = now
+                return
 
     # -- from tuples to sums and tables ------------------------------------------------------------------------
     def flush(self) -> None:
@@ -210,6 +222,7 @@ class Recorder:
             "engine": np.repeat(np.arange(self.engines, dtype=np.int16), bins),
             "start": np.tile(start, self.engines),
             "seconds": np.tile(np.minimum(self.interval_s, end - start), self.engines),
+            "up_s": self._up_seconds(start, np.minimum(start + self.interval_s, end)).ravel(),
         }
         for i, name in enumerate(_FLOAT_SUMS):
             columns[name] = self._floats[:, i, :bins].ravel()
@@ -225,6 +238,16 @@ class Recorder:
         columns["gap_bin"] = pa.array(gap_bins, pa.list_(pa.int32()))
         columns["gap_count"] = pa.array(gap_counts, pa.list_(pa.int64()))
         return pa.table(columns)
+
+    def _up_seconds(self, start: npt.NDArray[Any], stop: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """(engines, bins) seconds of each bin in which an engine was in service."""
+        seconds = np.zeros((self.engines, start.size))
+        for engine, since, until in self._up:
+            if since <= start[0] and until >= stop[-1]:
+                seconds[int(engine)] = stop - start
+            else:
+                seconds[int(engine)] += np.maximum(np.minimum(stop, until) - np.maximum(start, since), 0.0)
+        return seconds
 
     def _flush_requests(self) -> None:
         import pyarrow as pa
@@ -255,4 +278,5 @@ def _request_schema() -> pa.Schema:
         ("admitted", real), ("first_token", real), ("finished", real), ("prompt_tokens", whole),
         ("output_tokens", whole), ("skipped", whole), ("emitted", whole), ("steps", whole), ("drafted", whole),
         ("verified", whole), ("accepted", whole), ("preemptions", whole), ("slowest_gap", real), ("outcome", text),
+        ("requeued", whole), ("cached_tokens", whole), ("recomputed_tokens", whole),
     ])

@@ -6,7 +6,6 @@ and at its end :meth:`Roster.finish_rows`, :meth:`Roster.complete_prompts`. Noth
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +13,9 @@ from typing import Literal
 from dspark_sim.batch import RANK, RING_ROW, Batch, TraceRows
 from dspark_sim.errors import IntegrityError, RunError
 from dspark_sim.kv import BlockPool
+from dspark_sim.line import Line
+from dspark_sim.prefix import PREFIX_TOKENS, PrefixCache
+from dspark_sim.prompts import Prompt, Prompts
 from dspark_sim.request import Request
 
 __all__ = ["EngineLimits", "Roster"]
@@ -23,21 +25,17 @@ MAX_INSTANT = 100_000
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """What an engine can hold. ``tpot_sla``: seconds by class index, ``inf`` where a class has no such limit."""
+    """What an engine can hold. ``tpot_sla``: seconds by class index, ``inf`` where a class has no such limit.
+
+    ``hand_over``: prompts only; a request with its first token goes to another engine.
+    """
 
     max_num_seqs: int
     max_num_batched_tokens: int
     prefill: Literal["none", "chunked", "separate"]
     tpot_sla: tuple[float, ...]
-
-
-class _Prompt:
-    """A request whose prompt is being computed; ``left`` tokens are still to come, ``chunk`` of them in this step."""
-
-    __slots__ = ("blocks", "chunk", "left", "rank", "request", "slot")
-
-    def __init__(self, request: Request, rank: int, slot: int, blocks: int, left: int) -> None:
-        self.request, self.rank, self.slot, self.blocks, self.left, self.chunk = request, rank, slot, blocks, left, 0
+    prefix_cache: bool = True
+    hand_over: bool = False
 
 
 class Roster:
@@ -47,7 +45,7 @@ class Roster:
         limits: sizes.
         pool: KV blocks.
         batch, rows: decoding requests and their draft rows.
-        finished: called with each request that ends, at once.
+        left: called with each request that leaves for good or is handed over, at once.
 
     Attributes:
         kv_tokens: Σ context over decoding requests.
@@ -56,13 +54,12 @@ class Roster:
     """
 
     def __init__(
-        self, limits: EngineLimits, pool: BlockPool, batch: Batch, rows: TraceRows,
-        finished: Callable[[Request], None],
+        self, limits: EngineLimits, pool: BlockPool, batch: Batch, rows: TraceRows, left: Callable[[Request], None]
     ) -> None:
-        self.limits, self.pool, self.batch, self.rows = limits, pool, batch, rows
-        self.finished = finished
-        self.waiting: deque[Request] = deque()
-        self.prompts: list[_Prompt] = []
+        self.limits, self.pool, self.batch, self.rows, self.left = limits, pool, batch, rows, left
+        self.waiting = Line()
+        self.prompts = Prompts()
+        self.prefixes = pool.cache = PrefixCache(pool) if limits.prefix_cache else None
         self.free_slots = list(range(limits.max_num_seqs - 1, -1, -1))
         self.width = 1 + rows.block_size  # tokens that each decoding request may put into a step
         self.capacity = min(limits.max_num_seqs, limits.max_num_batched_tokens // self.width)
@@ -70,6 +67,11 @@ class Roster:
         self.mixed = False
         self.last_decode = 0.0
         self._rank = 0
+
+    @property
+    def running(self) -> int:
+        """Requests that prefill or decode."""
+        return self.batch.size + len(self.prompts)
 
     @property
     def idle(self) -> bool:
@@ -93,6 +95,12 @@ class Roster:
         self.waiting.append(request)
 
     # -- before a step -----------------------------------------------------------------------------------------
+    def expire(self, now: float) -> list[Request]:
+        """Take those out of the line who gave up; the caller writes them down."""
+        gone = self.waiting.expire(now)
+        self.completed += len(gone)
+        return gone
+
     def grow(self) -> bool:
         """Blocks for every row's scheduled width; True if somebody had to go."""
         preempted = False
@@ -114,40 +122,49 @@ class Roster:
         last = self.batch.size - 1
         if self.prompts and (last < 0 or self.prompts[-1].rank > self.batch.ints[RANK, last]):
             gone = self.prompts.pop()
-            request, blocks, slot = gone.request, gone.blocks, gone.slot
+            request = gone.request
+            self._free(request, gone.blocks, gone.shared, gone.slot)
         else:
-            request, blocks, slot = self._remove(last)
+            request = self._remove(last)
         request.preemptions += 1
-        self.pool.give(blocks)
-        self.free_slots.append(slot)
         self.waiting.appendleft(request)
 
     def admit(self, now: float) -> None:
-        """First come, first served; whoever does not fit blocks the line."""
+        """First come, first served by priority; whoever does not fit blocks the line."""
         waiting, prefill, instant = self.waiting, self.limits.prefill, 0
-        while waiting and self.batch.size + len(self.prompts) < self.capacity:
-            request = waiting[0]
+        while waiting and self.running < self.capacity:
+            request = waiting.head()
             fresh = request.emitted == 0
-            decodes = prefill == "none" or (fresh and request.skipped > 0)
+            decodes = prefill == "none" or request.prefilled or (fresh and request.skipped > 0)
             emitted = max(1, request.skipped) if fresh and decodes else request.emitted
+            shared, revived = self._cached(request)
             blocks = self.pool.needed(request.prompt_tokens + emitted)
-            if not self.pool.fits(blocks):
+            own = blocks - (0 if self.prefixes is None else shared * self.prefixes.blocks_each)
+            if not self.pool.fits(own + revived):
                 break
             waiting.popleft()
-            self.pool.take(blocks)
+            if shared and self.prefixes is not None:
+                self.prefixes.acquire(request.prefix, shared)
+            self.pool.take(own)
             slot = self.free_slots.pop()
             self._rank += 1
             if request.admitted is None:
                 request.admitted = now
             if not decodes:
-                self.prompts.append(_Prompt(request, self._rank, slot, blocks, request.prompt_tokens + emitted))
+                left = request.prompt_tokens + emitted - shared * PREFIX_TOKENS
+                request.cached_tokens += shared * PREFIX_TOKENS
+                if request.preemptions or request.requeued:
+                    request.recomputed_tokens += left
+                self.prompts.append(Prompt(request, self._rank, slot, blocks, left, shared))
                 continue
+            request.prefilled = False
             if fresh:
                 request.emitted, request.first_token, request.last_emit = emitted, now, now
             if emitted < request.output_tokens:
-                self._join(request, self._rank, slot, blocks)
+                self._join(request, self._rank, slot, blocks, shared)
                 continue
-            self._finish(request, blocks, slot, now)
+            self._free(request, blocks, shared, slot)
+            self._finish(request, now)
             instant += 1
             if instant > MAX_INSTANT:
                 raise RunError(
@@ -155,35 +172,33 @@ class Roster:
                     "of one output token takes no time, and a closed loop of them never moves; ask for longer outputs"
                 )
 
+    def _cached(self, request: Request) -> tuple[int, int]:
+        """(leading prefix blocks of ``request`` that are in memory, KV blocks of them that count as free now)."""
+        if self.prefixes is None or not request.prefix:
+            return 0, 0
+        shared = self.prefixes.match(request.prefix, request.prompt_tokens)
+        return shared, self.prefixes.revived(request.prefix, shared)
+
     def share_prompts(self) -> int:
         """Share this step's prompt tokens out in admission order; returns how many there are."""
         budget = self.limits.max_num_batched_tokens
-        if self.limits.prefill == "chunked":
-            budget -= self.batch.size * self.width
-        total = 0
-        for item in self.prompts:
-            item.chunk = min(item.left, budget - total)
-            total += item.chunk
-        return total
+        return self.prompts.share(budget - self.batch.size * self.width if self.limits.prefill == "chunked" else budget)
 
     # -- after a step ------------------------------------------------------------------------------------------
     def finish_rows(self, ended: list[int], now: float) -> None:
         """Take finished rows out, the last first; then end them in row order, for that is the order of the tables."""
         gone = [self._remove(i) for i in reversed(ended)]
-        for request, blocks, slot in reversed(gone):
-            self._finish(request, blocks, slot, now)
+        for request in reversed(gone):
+            self._finish(request, now)
 
     def complete_prompts(self, now: float) -> tuple[int, list[float]]:
-        """Prompts that are done emit one token and decode from the next step on.
+        """Prompts that are done emit one token, and decode from the next step on or are handed over.
 
         Returns how many there are, and the gaps of those that were recomputed after a preemption: their users waited.
         """
-        done, gaps = 0, []
-        for item in self.prompts:
-            item.left -= item.chunk
-        while self.prompts and self.prompts[0].left == 0:
-            item = self.prompts.pop(0)
-            request, done = item.request, done + 1
+        done, gaps = self.prompts.done(), []
+        for item in done:
+            request = item.request
             request.emitted += 1
             if request.first_token is None:
                 request.first_token = now
@@ -191,23 +206,31 @@ class Roster:
                 gaps.append(now - request.last_emit)
                 request.slowest_gap = max(gaps[-1], request.slowest_gap or 0.0)
             request.last_emit = now
+            if self.prefixes is not None and request.prefix:
+                whole = min(len(request.prefix), request.prompt_tokens // PREFIX_TOKENS)
+                item.shared = self.prefixes.insert(request.prefix, item.shared, whole)
             if request.emitted >= request.output_tokens:
-                self._finish(request, item.blocks, item.slot, now)
+                self._free(request, item.blocks, item.shared, item.slot)
+                self._finish(request, now)
+            elif self.limits.hand_over:
+                self._free(request, item.blocks, item.shared, item.slot)
+                request.prefilled = True
+                self.completed += 1
+                self.left(request)
             else:
-                self._join(request, item.rank, item.slot, item.blocks)
-        return done, gaps
+                self._join(request, item.rank, item.slot, item.blocks, item.shared)
+        return len(done), gaps
 
     # -- membership --------------------------------------------------------------------------------------------
-    def _join(self, request: Request, rank: int, slot: int, blocks: int) -> None:
-        self.mixed |= self.batch.join(
-            request, rank, slot, blocks, self.rows.decode_step, self.limits.tpot_sla[request.class_index]
-        )
+    def _join(self, request: Request, rank: int, slot: int, blocks: int, shared: int) -> None:
+        limit = self.limits.tpot_sla[request.class_index]
+        self.mixed |= self.batch.join(request, rank, slot, blocks, shared, self.rows.decode_step, limit)
         self.fresh += 1
         self.kv_tokens += request.prompt_tokens + request.emitted
 
-    def _remove(self, i: int) -> tuple[Request, int, int]:
-        """Take row ``i`` out of the batch; its sums go back to the request. Returns it, its blocks and its slot."""
-        _, _, context, *_, blocks, _, slot, _, joined, _ = self.batch.ints[:RING_ROW, i].tolist()
+    def _remove(self, i: int) -> Request:
+        """Take row ``i`` out of the batch; its sums go back to the request, its blocks and slot to the engine."""
+        _, _, context, *_, blocks, _, slot, _, joined, _, shared = self.batch.ints[:RING_ROW, i].tolist()
         self.kv_tokens -= context
         request, steps = self.batch.leave(i), self.rows.decode_step - joined
         if steps:
@@ -217,23 +240,37 @@ class Roster:
         request.steps += steps
         if not self.rows.partial:
             request.drafted += steps * self.rows.block_size
-        return request, blocks, slot
+        self._free(request, blocks, shared, slot)
+        return request
 
-    def _finish(self, request: Request, blocks: int, slot: int, now: float) -> None:
-        request.finished, request.outcome = now, "finished"
-        request.emitted = request.output_tokens
+    def _free(self, request: Request, blocks: int, shared: int, slot: int) -> None:
+        if shared and self.prefixes is not None:
+            blocks -= shared * self.prefixes.blocks_each
+            self.prefixes.release(request.prefix, shared)
         self.pool.give(blocks)
         self.free_slots.append(slot)
+
+    def _finish(self, request: Request, now: float) -> None:
+        request.finished, request.outcome = now, "finished"
+        request.emitted = request.output_tokens
         self.completed += 1
-        self.finished(request)
+        self.left(request)
 
     # -- the books ---------------------------------------------------------------------------------------------
-    def unfinished(self) -> list[Request]:
-        """Everybody still here, in admission order and then in the order of the queue; the batch is emptied."""
-        running = [(int(self.batch.ints[RANK, i]), self._remove(i)[0]) for i in range(self.batch.size - 1, -1, -1)]
-        running += [(item.rank, item.request) for item in self.prompts]
+    def evict(self) -> tuple[list[Request], list[Request]]:
+        """(everybody who runs, in admission order; everybody who waits): the engine is empty and knows nothing then."""
+        running = [(int(self.batch.ints[RANK, i]), self._remove(i)) for i in range(self.batch.size - 1, -1, -1)]
+        for item in self.prompts:
+            self._free(item.request, item.blocks, item.shared, item.slot)
+            running.append((item.rank, item.request))
+        self.prompts.clear()
         running.sort(key=lambda pair: pair[0])
-        return [request for _, request in running] + list(self.waiting)
+        waiting = self.waiting.clear()
+        self.completed += len(running) + len(waiting)
+        if self.prefixes is not None:
+            self.prefixes.clear()
+        self.mixed = False
+        return [request for _, request in running], waiting
 
     def check_integrity(self) -> None:
         """An idle engine owns no block, no row and no slot, and has finished all it was given.
@@ -242,6 +279,8 @@ class Roster:
             IntegrityError: something does not balance.
         """
         self.batch.check()
+        if self.prefixes is not None:
+            self.prefixes.check()
         lost, slots = self.submitted - self.completed, self.limits.max_num_seqs - len(self.free_slots)
         blocks = self.pool.total - self.pool.free if self.pool.limited else 0
         if lost or slots or blocks or self.kv_tokens or self.fresh:

@@ -13,48 +13,20 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, field_validator, m
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from dspark_sim.arrival_schema import MAX_CONCURRENCY, MAX_SECONDS, Arrival, Closed, Gamma, Poisson, Seconds
 from dspark_sim.errors import ScenarioError, shown
 from dspark_sim.lengths import Lengths
 from dspark_sim.policy import MAX_LAG
+from dspark_sim.scenario_cluster import Cluster
 from dspark_sim.yamlmodel import StrictModel
 
 __all__ = [
     "Arm", "Arrival", "Belief", "Closed", "Engine", "Gamma", "Measure", "Poisson", "PolicyChoice", "RequestClass",
-    "ScenarioModel", "Sla", "Steady", "WholeRun", "Workload",
+    "ScenarioModel", "Sla", "Steady", "Sweep", "WholeRun", "Workload",
 ]
 
-MAX_CONCURRENCY = 100_000
-MAX_SECONDS = 10_000_000.0
 MAX_REQUESTS = 10_000_000
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
-Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
-Rate: TypeAlias = Annotated[float, Field(gt=0, le=1_000_000)]
-
-
-class Closed(StrictModel):
-    """A fixed number of users, each with one request at a time."""
-
-    kind: Literal["closed"] = Field(description="closed: a fixed number of users, each with one request at a time")
-    concurrency: int = Field(ge=1, le=MAX_CONCURRENCY, description="users; above max_num_seqs they queue")
-    think_time_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS, description="pause between a user's requests")
-
-
-class Poisson(StrictModel):
-    """Requests that arrive independently of each other and of the system's state."""
-
-    kind: Literal["poisson"] = Field(description="poisson: exponential gaps between arrivals")
-    rate_per_s: Rate = Field(description="mean arrivals per second")
-
-
-class Gamma(StrictModel):
-    """Gamma gaps: burstier than Poisson with cv > 1, more regular with cv < 1."""
-
-    kind: Literal["gamma"] = Field(description="gamma: gaps between arrivals with a chosen coefficient of variation")
-    rate_per_s: Rate = Field(description="mean arrivals per second")
-    cv: float = Field(gt=0, le=100, description="standard deviation of a gap / mean gap; 1 is Poisson")
-
-
-Arrival: TypeAlias = Annotated[Closed | Poisson | Gamma, Field(discriminator="kind")]
 
 
 class Sla(StrictModel):
@@ -75,6 +47,7 @@ class RequestClass(StrictModel):
     prompt_tokens: Lengths | None = Field(default=None, description="prompt lengths; absent: the workload's")
     output_tokens: Lengths | None = Field(default=None, description="output lengths; absent: the workload's")
     sla: Sla | None = Field(default=None, description="limits of this class; absent: the workload's")
+    priority: int = Field(default=0, ge=-1000, le=1000, description="higher goes first in every line")
 
 
 class Workload(StrictModel):
@@ -112,6 +85,9 @@ class Engine(StrictModel):
     max_num_batched_tokens: int | None = Field(default=None, ge=2, le=1 << 20, description="tokens of one step")
     kv_blocks: int | Literal["unlimited"] | None = Field(default=None, description="KV cache in blocks, or unlimited")
     kv_block_tokens: int | None = Field(default=None, ge=1, le=1 << 16, description="tokens per KV block")
+    prefix_cache: bool | None = Field(
+        default=None, description="share the KV of prompts that begin alike, where the traffic tells (default true)"
+    )
 
     @field_validator("kv_blocks")
     @classmethod
@@ -198,6 +174,15 @@ class Arm(StrictModel):
     engine: Engine = Field(default=Engine(), description="engine settings of this arm only")
 
 
+class Sweep(StrictModel):
+    """The grid that ``dspark-sim sweep`` runs when its command line names none; ``run`` does not look at it."""
+
+    over: Mapping[Name, Annotated[tuple[Any, ...], Field(strict=False, min_length=1)] | str] = Field(
+        default={}, description="dotted key: its values, as a list or as text (1:256:*2); several keys make a grid"
+    )
+    replications: int | None = Field(default=None, ge=1, le=10_000, description="instead of the scenario's")
+
+
 class ScenarioModel(StrictModel):
     """A scenario: hardware, traffic and the arms that are compared on it."""
 
@@ -211,9 +196,11 @@ class ScenarioModel(StrictModel):
     replications: int = Field(default=5, ge=1, le=10_000, description="independent repetitions; intervals need 2")
     engine: Engine = Field(default=Engine(), description="engine settings of all arms")
     workload: Workload = Field(description="the traffic")
+    cluster: Cluster | None = Field(default=None, description="several engines; absent: one, of the scenario's profile")
     measure: Measure = Field(description="what is measured")
     record: Literal["all", "requests"] = Field(default="all", description="requests: write no table of steps")
     interval_s: float = Field(default=1.0, ge=0.001, le=86_400, description="bins of the intervals table, seconds")
     arms: Annotated[tuple[Arm, ...], Field(strict=False, min_length=1, max_length=1000)] = Field(
         description="the ways to serve that are compared; differences are taken against the first"
     )
+    sweep: Sweep | None = Field(default=None, description="what dspark-sim sweep varies")

@@ -7,23 +7,19 @@ tables, byte for byte, in any process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import simpy
 
-from dspark_sim.batch import Batch, TraceRows
-from dspark_sim.decide import Decider
-from dspark_sim.engine import Engine
+from dspark_sim.assemble import assemble
+from dspark_sim.cluster import Cluster
 from dspark_sim.errors import RunError
-from dspark_sim.kv import BlockPool
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
-from dspark_sim.roster import EngineLimits
 from dspark_sim.traffic import ClosedLoop, OpenLoop, Submit, Traffic
-from dspark_sim.workload import RequestStream, document_pools, random_stream
+from dspark_sim.workload import RequestStream
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,22 +75,23 @@ def simulate(
     workload, measure = scenario.workload, scenario.measure
     recorder = Recorder(
         setup.name, replication, [c.name for c in workload.classes], scenario.interval_s,
-        keep_steps=scenario.record == "all", steps_sink=steps_sink,
+        engines=len(setup.engine_gpus), keep_steps=scenario.record == "all", steps_sink=steps_sink,
     )
-    stop = _Stop(env, measure)
+    stop = _Stop(env, measure, scenario)
     error: str | None = None
-    engine: Engine | None = None
+    cluster: Cluster | None = None
     try:
-        engine = _engine(env, setup, scenario, replication, recorder, stop)
-        stop.traffic = _traffic(env, scenario, replication, engine.submit)
+        cluster = assemble(env, setup, scenario, replication, recorder, stop.over)
+        stop.traffic = _traffic(env, scenario, replication, stop.counting(cluster.submit))
         stop.traffic.start()
         env.run(until=stop.event)
+        cluster.check(stop.submitted, stop.ended)
     except RunError as problem:
         error = str(problem)
     end = float(env.now)
-    if engine is not None:
-        for request in engine.roster.unfinished():
-            recorder.request(request, 0)
+    if cluster is not None:
+        for request in cluster.unfinished():
+            recorder.request(request, request.engine)
     steps, intervals = recorder.steps(), recorder.intervals(end)
     warnings = []
     if recorder.extrapolated:
@@ -123,13 +120,15 @@ def _traffic(env: simpy.Environment, scenario: Scenario, replication: int, submi
 
 
 class _Stop:
-    """Ends the run by the rule of ``measure``, and passes finished requests on to the traffic."""
+    """Ends the run by the rule of ``measure``, tells the traffic of requests that are over, and counts both ways."""
 
-    def __init__(self, env: simpy.Environment, measure: Measure) -> None:
+    def __init__(self, env: simpy.Environment, measure: Measure, scenario: Scenario) -> None:
         self.env = env
         self.traffic: Traffic | None = None
         self.event: simpy.Event = env.event()
+        self.submitted = self.ended = 0
         self.left, self.after = -1, -1.0
+        self.retry_s = scenario.cluster.admission.retry_s if scenario.cluster is not None else 0.0
         if measure.mode == "whole_run":
             self.left = measure.requests
         elif measure.duration_s is not None:
@@ -137,30 +136,30 @@ class _Stop:
         elif measure.duration_requests is not None:
             self.left, self.after = measure.duration_requests, measure.warmup_s
 
-    def finished(self, request: Request) -> None:
-        """A request ended; called by the engine, at once."""
+    def counting(self, submit: Submit) -> Submit:
+        """``submit``, counted."""
+
+        def counted(request: Request) -> None:
+            self.submitted += 1
+            submit(request)
+
+        return counted
+
+    def over(self, request: Request) -> None:
+        """A request is over; called by the cluster, at once."""
         assert self.traffic is not None
-        self.traffic.finished(request)
+        self.ended += 1
+        if request.outcome == "finished":
+            self.traffic.finished(request)
+        else:
+            self.env.process(self._later(request))
         if self.left > 0 and self.env.now > self.after:
             self.left -= 1
             if self.left == 0:
                 self.event.succeed()
 
-
-def _engine(
-    env: simpy.Environment, setup: ArmSetup, scenario: Scenario, replication: int, recorder: Recorder, stop: _Stop
-) -> Engine:
-    config, trace = setup.engine, setup.trace
-    policy, truth = setup.make_policy(), setup.cost()
-    pools = document_pools(scenario.workload, () if trace is None else trace.domain, scenario.seed, replication)
-    batch = Batch(config.max_num_seqs, trace, pools)
-    rows = TraceRows(batch, trace, calibrated=setup.calibrated, shift=setup.confidence_shift)
-    rng = random_stream(scenario.seed, replication, "policy", setup.index)
-    decider = Decider(policy, setup.engine_setup(rng), batch, rows)
-    slas = [c.sla for c in scenario.workload.classes]
-    limits = EngineLimits(
-        config.max_num_seqs, config.max_num_batched_tokens, config.prefill,
-        tuple(np.inf if sla is None or sla.tpot_ms_max is None else sla.tpot_ms_max / 1000 for sla in slas),
-    )
-    pool = BlockPool(config.kv_blocks, config.kv_block_tokens, 1 + setup.block_size)
-    return Engine(env, limits, truth, pool, batch, rows, decider, recorder, stop.finished)
+    def _later(self, request: Request) -> Generator[simpy.Event, Any, None]:
+        """A user who was refused or gave up pauses before asking again (closed loops)."""
+        assert self.traffic is not None
+        yield self.env.timeout(self.retry_s)
+        self.traffic.finished(request)

@@ -25,7 +25,10 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 AnyLengths: TypeAlias = ConstantLengths | LognormalLengths | EmpiricalLengths
 
-PURPOSES = {"arrivals": 0, "classes": 1, "lengths": 2, "text": 3, "residual": 4, "policy": 5, "bootstrap": 6}
+PURPOSES = {
+    "arrivals": 0, "classes": 1, "lengths": 2, "text": 3, "residual": 4, "policy": 5, "bootstrap": 6, "router": 7,
+    "faults": 8,
+}
 CHUNK = 1024
 NOWHEN = math.nan
 

@@ -128,6 +128,8 @@ class SlowQueue:
             self.running.append(seat)
             if self.prefills(request):
                 seat.to_prefill = seat.context
+                if request.preemptions:
+                    request.recomputed_tokens += seat.context
             elif request.emitted == 0:
                 request.emitted = max(1, request.skipped)
                 request.first_token = now

@@ -145,7 +145,8 @@ def labelled(setup: Any, replication: int, row: dict[str, Any]) -> dict[str, Any
 
 def request_row(request: Request, workload: Any) -> dict[str, Any]:
     names = ("arrival", "admitted", "first_token", "finished", "prompt_tokens", "output_tokens", "skipped",
-             "emitted", "steps", "drafted", "verified", "accepted", "preemptions", "slowest_gap", "outcome")
+             "emitted", "steps", "drafted", "verified", "accepted", "preemptions", "slowest_gap", "outcome",
+             "requeued", "cached_tokens", "recomputed_tokens")
     name = workload.classes[request.class_index].name
     return {"id": request.id, "class": name} | {n: getattr(request, n) for n in names}
 
@@ -155,7 +156,8 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
     rows = []
     for k in range(bin_of(end, width) + 1):
         mine = [s for s in engine.steps if bin_of(s["end"], width) == k]
-        row: dict[str, Any] = {"start": k * width, "seconds": min(width, end - k * width), "steps": len(mine)}
+        covered = min(width, end - k * width)
+        row: dict[str, Any] = {"start": k * width, "seconds": covered, "up_s": covered, "steps": len(mine)}
         row["busy_s"] = in_order(s["seconds"] for s in mine)
         for name in ("draft_s", "schedule_s", "verify_s", "other_s"):
             row[name] = in_order(s[name] for s in mine)

@@ -21,9 +21,10 @@ FLOORS = (
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel",
     # first floor: reading what the user wrote
     "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
-    "userfile scenario scenario_schema arms arm_setup arm_checks",
+    "userfile scenario scenario_schema scenario_cluster arrival_schema arms arm_setup arm_checks router router_registry "
+    "replay_log",
     # second floor: the machine
-    "kv batch roster decide record engine traffic cluster simulate",
+    "kv prefix line prompts batch roster decide record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
@@ -33,7 +34,7 @@ FLOORS = (
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all
-    "simpy": {"engine", "traffic", "cluster", "simulate"},
+    "simpy": {"engine", "traffic", "cluster", "faults", "autoscale", "assemble", "simulate"},
     "torch": {"lab"},
     "transformers": {"lab"},
     "matplotlib": {"plots"},
