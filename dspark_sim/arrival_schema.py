@@ -77,7 +77,8 @@ class Piecewise(StrictModel):
                 raise ScenarioError(f"got a rate of {rate:g}", key=at, allowed=f"0 to {MAX_RATE:g} per second")
             before = second
         if self.rates[-1][1] == 0:
-            raise ScenarioError("the last rate is 0: nothing would ever arrive again", key=f"rates.{len(self.rates) - 1}",
+            last = f"rates.{len(self.rates) - 1}"
+            raise ScenarioError("the last rate is 0: nothing would ever arrive again", key=last,
                                 allowed="a last rate above 0")
         return self
 

@@ -1,0 +1,210 @@
+"""Traffic logs as CSV: Azure's, BurstGPT's, and a plain one; read in pieces, so memory is that of the arrays.
+
+Every cell comes in as text and is checked by patterns, for then a message can name the line and the column.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from dspark_sim.errors import ScenarioError, nearest, shown
+from dspark_sim.replay_log import Columns, IntArray
+
+__all__ = ["CSV_FORMATS", "format_of_header", "header_of", "read_csv"]
+
+# format -> what we call a column -> the names it may have in a file
+CSV_FORMATS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "azure": {"arrival": ("TIMESTAMP",), "prompt": ("ContextTokens",), "output": ("GeneratedTokens",)},
+    "burstgpt": {"arrival": ("Timestamp",), "prompt": ("Request tokens",), "output": ("Response tokens",),
+                 "session": ("Session ID",)},
+    "csv": {"arrival": ("arrival_s", "arrived_at_s"), "prompt": ("prompt_tokens", "input_tokens"),
+            "output": ("output_tokens",), "class": ("class",), "session": ("session",),
+            "client": ("client", "client_id")},
+}
+NEEDED = ("arrival", "prompt", "output")
+BLOCK = 1 << 22  # bytes of text per piece
+_PATTERNS = {  # Arrow's own conversions accept more (0x10, nan), and do not say where they stop
+    "date": (r"^\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|\+00:00)?$",
+             "a time like 2023-11-16 18:17:03.9799600, in UTC"),
+    "seconds": (r"^-?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,2})?$", "seconds, a number"),
+    "tokens": (r"^\d{1,15}$", "a whole number of tokens"),
+    "word": (r"^.*\S.*$", "a word"),
+}
+
+
+def header_of(line: str) -> list[str]:
+    """Column names of a CSV's first line, without blanks and quotes around them."""
+    return [name.strip() for name in next(csv.reader([line]), [])]
+
+
+def format_of_header(names: Sequence[str]) -> str | None:
+    """The format whose needed columns are all there, None if there is no such."""
+    for name, columns in CSV_FORMATS.items():
+        if all(any(alias in names for alias in columns[key]) for key in NEEDED):
+            return name
+    return None
+
+
+def read_csv(file: BinaryIO, path: Path, format_: str, names: Sequence[str], class_column: str | None) -> Columns:
+    """Read the rows below the header.
+
+    Args:
+        file: the whole file, unpacked, from its first byte.
+        path: for messages.
+        format_: a key of :data:`CSV_FORMATS`.
+        names: the header, from :func:`header_of`.
+        class_column: column that names the class of a row, None: the format's own, if the file has it.
+
+    Raises:
+        ScenarioError: a column is missing, a row is too short or too long, a cell is not what it must be; with file,
+            line and column.
+    """
+    where = _columns(path, format_, names, class_column)
+    kinds = {"arrival": "date" if format_ == "azure" else "seconds", "prompt": "tokens", "output": "tokens"}
+    lines: list[IntArray] = []
+    parts: dict[str, list[Any]] = {key: [] for key in where}
+    for rows, texts in _pieces(file, path, names, list(dict.fromkeys(where.values()))):
+        lines.append(rows)
+        for key, name in where.items():
+            text = texts[name]
+            parts[key].append(_converted(text, kinds[key], path, name, rows) if key in kinds else text)
+    line = np.concatenate([np.zeros(0, dtype=np.int64), *lines])
+    arrival, prompt, output = (np.concatenate([np.zeros(0, dtype=np.int64), *parts[key]]) for key in NEEDED)
+    if format_ == "azure" and arrival.size:  # nanoseconds since 1970 need more digits than a float has
+        arrival = (arrival - arrival.min()) / 1e9
+    found = Columns(arrival=arrival.astype(np.float64), prompt=prompt, output=output, line=line)
+    if "class" in where:
+        found.classes, found.class_code = _coded(parts["class"], path, where["class"], line)
+    if "session" in where:
+        found.session = _coded(parts["session"], path, where["session"], line, empty=True)[1]
+    if "client" in where:
+        found.client = _coded(parts["client"], path, where["client"], line, empty=True)[1]
+    return found
+
+
+def _columns(path: Path, format_: str, names: Sequence[str], class_column: str | None) -> dict[str, str]:
+    twice = [name for i, name in enumerate(names) if name in names[:i]]
+    if twice:
+        raise ScenarioError(f"has the column {shown(twice[0])} twice", file=path, line=1)
+    where: dict[str, str] = {}
+    for key, aliases in CSV_FORMATS[format_].items():
+        there = [name for name in aliases if name in names]
+        if there:
+            where[key] = there[0]
+        elif key in NEEDED:
+            raise ScenarioError(f"has no column {' or '.join(map(shown, aliases))}", file=path, line=1,
+                                allowed=f"the columns of format {format_}; got {', '.join(names)}",
+                                suggestion=nearest(aliases[0], names))
+    if class_column is not None:
+        if class_column not in names:
+            raise ScenarioError(f"got {shown(class_column)}, which {path.name} has no column of", key="class_column",
+                                allowed=", ".join(names), suggestion=nearest(class_column, names))
+        where["class"] = class_column
+    return where
+
+
+def _pieces(file: BinaryIO, path: Path, names: Sequence[str], wanted: list[str]) -> Any:
+    """(lines, {column: Arrow text}) piece by piece; rows without a single filled cell are blank lines, and skipped."""
+    import pyarrow as pa
+    import pyarrow.compute as compute
+    from pyarrow import csv as arrow
+
+    bad: list[Any] = []
+
+    def broken(row: Any) -> str:
+        bad.append(row)
+        return "error"
+
+    try:
+        reader = arrow.open_csv(
+            pa.PythonFile(file, mode="r"),
+            read_options=arrow.ReadOptions(use_threads=False, block_size=BLOCK, column_names=list(names), skip_rows=1),
+            parse_options=arrow.ParseOptions(invalid_row_handler=broken, ignore_empty_lines=False),
+            convert_options=arrow.ConvertOptions(column_types={name: pa.string() for name in names}),
+        )
+        line = 2
+        for batch in reader:
+            rows = np.arange(line, line + batch.num_rows, dtype=np.int64)
+            line += batch.num_rows
+            texts = {name: compute.utf8_trim_whitespace(batch.column(names.index(name))) for name in wanted}
+            filled = np.zeros(batch.num_rows, dtype=bool)
+            for text in texts.values():
+                filled |= _numpy(compute.utf8_length(text), np.int32) > 0
+            if not filled.all():
+                rows = rows[filled]
+                texts = {name: text.filter(pa.array(filled)) for name, text in texts.items()}
+            yield rows, texts
+    except pa.ArrowInvalid as problem:
+        if bad:
+            row = bad[0]
+            raise ScenarioError(f"has {row.actual_columns} cells: {shown(row.text)}", file=path, line=row.number,
+                                allowed=f"{row.expected_columns} cells, as in the header") from None
+        if "Empty CSV" in str(problem):
+            return
+        raise ScenarioError(f"is no CSV that can be read ({str(problem).splitlines()[0]})", file=path) from None
+
+
+def _converted(text: Any, kind: str, path: Path, name: str, line: IntArray) -> npt.NDArray[Any]:
+    import pyarrow as pa
+    import pyarrow.compute as compute
+
+    pattern, allowed = _PATTERNS[kind]
+    fits = _numpy(compute.match_substring_regex(text, pattern).cast(pa.uint8()), np.uint8)
+    try:
+        if not fits.all():
+            raise pa.ArrowInvalid("pattern")
+        if kind == "date":
+            plain = compute.replace_substring_regex(text, r"(Z|\+00:00)$", "")
+            return _numpy(plain.cast(pa.timestamp("ns")).cast(pa.int64()), np.int64)
+        if kind == "seconds":
+            return _numpy(text.cast(pa.float64()), np.float64)
+        return _numpy(text.cast(pa.int64()), np.int64)
+    except pa.ArrowInvalid:
+        at = _first_bad_date(text) if fits.all() else int(np.argmin(fits))
+        raise ScenarioError(f"got {shown(text[at].as_py(), 40)}", file=path, line=int(line[at]), key=name,
+                            allowed=allowed) from None
+
+
+def _numpy(column: Any, dtype: Any) -> npt.NDArray[Any]:
+    """An Arrow array without nulls as numpy sees it; Arrow's own ``to_numpy`` would import pandas."""
+    if len(column) == 0:
+        return np.zeros(0, dtype=dtype)
+    return np.frombuffer(column.buffers()[1], dtype=dtype)[column.offset : column.offset + len(column)]
+
+
+def _first_bad_date(text: Any) -> int:
+    """The pattern fits but it is no date, e.g. February 30."""
+    import pyarrow as pa
+
+    for i, word in enumerate(text.to_pylist()):
+        try:
+            pa.scalar(word).cast(pa.timestamp("ns"))
+        except pa.ArrowInvalid:
+            return i
+    return 0
+
+
+def _coded(
+    texts: list[Any], path: Path, name: str, line: IntArray, *, empty: bool = False
+) -> tuple[tuple[str, ...], IntArray]:
+    """The different words of a column, and (N,) which one stands in each row; -1 for an empty cell where allowed."""
+    import pyarrow as pa
+
+    if not texts:
+        return (), np.zeros(0, dtype=np.int64)
+    whole = pa.chunked_array(texts).combine_chunks().dictionary_encode()
+    words = tuple(whole.dictionary.to_pylist())
+    code = _numpy(whole.indices, np.int32).astype(np.int64)
+    if "" in words:
+        blank = words.index("")
+        if not empty:
+            at = int(np.argmax(code == blank))
+            raise ScenarioError("is empty", file=path, line=int(line[at]), key=name, allowed="the name of a class")
+        code = np.where(code == blank, -1, code)
+    return words, code
