@@ -15,6 +15,7 @@ N requests of the window, I intervals of the window.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
         start, end = requests.first_arrival, requests.last_finish
     seconds = end - start
     intervals = _Intervals(run, -np.inf if whole else start)
-    gpus = setup.profile.gpus * intervals.engines
+    gpus = intervals.gpus(setup.engine_gpus)
     total = intervals.total
     tokens = float(requests.output.sum()) if whole else total["emitted"]
     throughput = ratio(tokens, seconds * gpus)
@@ -77,8 +78,14 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
         "padded_tokens_mean": ratio(total["padded_tokens"], total["steps"]),
         "requests_decoding_mean": ratio(total["request_seconds"], seconds),
         "requests_waiting_mean": ratio(total["waiting_seconds"], seconds),
-        **_shares(total, seconds * intervals.engines),
+        **_shares(total, intervals.up),
         "preemptions": float(requests.preemptions.sum()),
+        "requeued": float(requests.requeued.sum()),
+        "recomputed_tokens": float(requests.recomputed.sum()),
+        "prefix_hit_share": ratio(float(requests.cached.sum()), float(requests.prompt.sum())),
+        "refused": float(requests.refused),
+        "timed_out": float(requests.timed_out),
+        "gpus_mean": gpus,
         "extrapolated_steps": total["extrapolated_steps"],
         "steps": total["steps"],
         "requests": float(requests.output.size),
@@ -132,9 +139,18 @@ class _Intervals:
         self._start, self._seconds = column("start")[inside], column("seconds")[inside]
         self.total = {name: float(values.sum()) for name, values in self._column.items()}
         self.engines = max(1, len(set(table["engine"].to_pylist())))
+        self._engine = np.asarray(table["engine"].to_numpy(), dtype=np.int64)[inside]
+        self._up = column("up_s")[inside]
+        self.up = float(self._up.sum())  # seconds of service, all engines
         picked = table.select(["gap_bin", "gap_count"]).filter(_mask(inside))
         self.gap_bin = _flat(picked["gap_bin"])
         self.gap_count = _flat(picked["gap_count"])
+
+    def gpus(self, engine_gpus: Sequence[int]) -> float:
+        """GPUs in service, mean over the window; engines that are down or scaled away cost nothing."""
+        alone = float(self._seconds.sum()) / self.engines
+        held = float((self._up * np.asarray(engine_gpus, dtype=np.float64)[self._engine]).sum())
+        return held / alone if alone > 0 else float(sum(engine_gpus))
 
     def halves(self, start: float, end: float) -> Measured:
         """Throughput (whole engine) and queue length of the two halves of the window, for the warm-up check."""

@@ -36,7 +36,7 @@ MORE = (
     "tpot_ms_mean", "ttft_ms_p50", "ttft_ms_p99", "e2e_ms_p50", "e2e_ms_p99", "step_gap_ms_p50", "step_ms_mean",
     "batch_tokens_mean", "padded_tokens_mean", "requests_decoding_mean", "requests_waiting_mean", "utilisation",
     "time_draft_share", "time_schedule_share", "time_verify_share", "time_other_share", "time_idle_share",
-    "preemptions",
+    "preemptions", "requeued", "recomputed_tokens", "prefix_hit_share", "refused", "timed_out", "gpus_mean",
 )
 _CLASS_FIGURES = (
     "throughput_tok_s_gpu", "tps_user_mean", "tps_user_p50", "tps_user_p5", "tpot_ms_p50", "tpot_ms_p99", "ttft_ms_p50",
@@ -207,11 +207,11 @@ def arm_result(
     groups = dict.fromkeys(g for replication in classes for g in replication)
     return ArmResult(
         arm=setup.name, policy=setup.policy_reference, drafter=setup.drafter, lossless=setup.policy_source.lossless,
-        parameters=dict(setup.policy_parameters), gpus=setup.profile.gpus, figures=figures,
+        parameters=dict(setup.policy_parameters), gpus=setup.gpus, figures=figures,
         steps=int(sum(m["steps"] or 0 for m in measured)) if error is None else None,
         requests=int(sum(m["requests"] or 0 for m in measured)) if error is None else None,
         classes={g: {n: _figure(n, [c[g].get(n) for c in classes]) for n in _CLASS_FIGURES} for g in groups},
-        vllm_bench=_vllm_bench(measured, setup.profile.gpus), error=error,
+        vllm_bench=_vllm_bench(measured, setup.gpus), error=error,
     )
 
 

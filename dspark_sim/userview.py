@@ -40,6 +40,16 @@ class UserView:
             inside &= (finished > window[0]) & (finished <= window[1])
         self.class_names = [c.name for c in scenario.workload.classes]
         names = np.asarray(table["class"].to_pylist(), dtype=object)
+        outcome = np.asarray(table["outcome"].to_pylist(), dtype=object)
+        came = np.asarray(table["arrival"].to_numpy(), dtype=np.float64)
+        lost = (outcome == "refused") | (outcome == "timed_out")
+        if window is not None:
+            lost &= (came > window[0]) & (came <= window[1])
+        if only is not None:
+            lost &= names == only
+        self.refused = int((lost & (outcome == "refused")).sum())
+        self.timed_out = int((lost & (outcome == "timed_out")).sum())
+        self._lost = names[lost]
         if only is not None:
             inside &= names == only
 
@@ -47,7 +57,8 @@ class UserView:
             return np.asarray(table[name].to_numpy(), dtype=np.float64)[inside]
 
         self.prompt, self.output, self.skipped = column("prompt_tokens"), column("output_tokens"), column("skipped")
-        self.preemptions = column("preemptions")
+        self.preemptions, self.requeued = column("preemptions"), column("requeued")
+        self.cached, self.recomputed = column("cached_tokens"), column("recomputed_tokens")
         arrival, first, done = column("arrival"), column("first_token"), finished[inside]
         self.first_arrival = float(np.nanmin(arrival)) if arrival.size else 0.0
         self.last_finish = float(done.max()) if done.size else 0.0
@@ -65,13 +76,15 @@ class UserView:
         self.judged = np.zeros(names.size, dtype=bool)  # an SLA applies and can be evaluated
         kept = np.ones(names.size, dtype=bool)  # vacuously, where nothing is promised
         unknown = np.zeros(names.size, dtype=bool)
-        promised = False
+        promised, broken = False, 0
         for group in groups:
             sla = group.sla
             limits = [
                 ("tps_user_min", self.tps, -1.0, 1.0), ("tpot_ms_max", self.tpot, 1.0, 1e3),
                 ("ttft_ms_max", self.ttft, 1.0, 1e3), ("e2e_s_max", self.e2e, 1.0, 1.0),
             ]
+            if group.sla is not None and any(getattr(group.sla, key) is not None for key, *_ in limits):
+                broken += int((self._lost == group.name).sum())  # never served: its promises are broken
             for key, values, sign, scale in limits:
                 limit = None if sla is None else getattr(sla, key)
                 if limit is None:
@@ -84,6 +97,7 @@ class UserView:
                 # NaN (a one-token output has no TPOT) breaks no promise
                 kept &= ~(mine & (sign * values * scale > sign * limit))
         self.judged &= ~unknown
+        self._broken = broken
         self._known = ~unknown
         self._kept = kept
         self.met = (self.judged & kept) if promised else None
@@ -107,8 +121,11 @@ class UserView:
         }
 
     def attainment(self) -> float | None:
-        """Share of the requests under an SLA that met every limit of it; None where nothing is promised."""
-        return None if self.met is None else ratio(float(self.met.sum()), float(self.judged.sum()))
+        """Share of the requests under an SLA that met every limit of it; None where nothing is promised.
+
+        Requests that were refused or gave up waiting count as not met.
+        """
+        return None if self.met is None else ratio(float(self.met.sum()), float(self.judged.sum()) + self._broken)
 
     def goodput_share(self) -> float | None:
         """Share of output tokens in requests that met every SLA they have; None where nothing is promised."""

@@ -18,9 +18,9 @@ SUMS = (
 
 
 def interval(start: float, seconds: float = 1.0, gaps: dict[int, int] | None = None, **sums: float) -> dict[str, Any]:
-    unknown = set(sums) - set(SUMS) - {"engine"}
+    unknown = set(sums) - set(SUMS) - {"engine", "up_s"}
     assert not unknown, unknown
-    return {"arm": "a", "replication": 0, "engine": 0, "start": start, "seconds": seconds,
+    return {"arm": "a", "replication": 0, "engine": 0, "start": start, "seconds": seconds, "up_s": seconds,
             **dict.fromkeys(SUMS, 0.0), "gap_bin": list(gaps or {}), "gap_count": list((gaps or {}).values()), **sums}
 
 
@@ -28,6 +28,7 @@ def request(finished: float | None, **fields: Any) -> dict[str, Any]:
     row = {"arm": "a", "replication": 0, "engine": 0, "id": 0, "class": "c", "arrival": 0.0, "admitted": 0.0,
            "first_token": 0.0, "finished": finished, "prompt_tokens": 10, "output_tokens": 11, "skipped": 0,
            "emitted": 11, "steps": 5, "drafted": 0, "verified": 0, "accepted": 0, "preemptions": 0, "slowest_gap": None,
+           "requeued": 0, "cached_tokens": 0, "recomputed_tokens": 0,
            "outcome": "finished" if finished is not None else "unfinished"}
     assert not set(fields) - set(row), fields
     return row | fields
@@ -53,7 +54,7 @@ def scenario(mode: str = "steady", arrival: str = "closed", **slas: dict[str, fl
     """Classes by name with their limits; one class ``c`` without an SLA by default."""
     limits = ("tps_user_min", "tpot_ms_max", "ttft_ms_max", "e2e_s_max")
     classes = [
-        SimpleNamespace(name=name, sla=None if sla is None else SimpleNamespace(**{k: sla.get(k) for k in limits}))
+        SimpleNamespace(name=name, priority=0, sla=None if sla is None else SimpleNamespace(**{k: sla.get(k) for k in limits}))
         for name, sla in (slas or {"c": None}).items()
     ]
     return SimpleNamespace(
@@ -72,7 +73,7 @@ def setup(name: str = "a", gpus: int = 1, drafter: str | None = "d", **fields: A
         provenance={"source": "somewhere"},
     )
     return SimpleNamespace(**{
-        "name": name, "drafter": drafter, "trace": trace, "profile": profile, "belief_profile": profile,
+        "name": name, "gpus": gpus, "engine_gpus": [gpus] * 16, "drafter": drafter, "trace": trace, "profile": profile, "belief_profile": profile,
         "step_scale": 1.0, "confidence_shift": 0.0, "calibrated": True, "policy_reference": "fixed",
         "policy_parameters": {"length": 5}, "policy_source": SimpleNamespace(lossless=True), **fields,
     })
