@@ -143,29 +143,25 @@ def test_pro_explains_the_fitted_arms_within_one_per_cent_and_never_saw_the_four
     source = rows(profile.name, "source.csv")
     assert len(source) == 18
     assert {row["k"] for row in source} == {"0", "1", "3"}
-    share = {(int(r["k"]), int(r["concurrency"])): float(r["tok_s"]) / float(r["tok_s_user"]) for r in source}
-    uneven = {k: np.mean([share[0, c] / share[k, c] for c in (16, 32, 64, 128)]) for k in (0, 1, 3)}
-    assert 1 == uneven[0] < uneven[1] < uneven[3] < 1.04  # users differ more the more is drafted
     errors = []
     for row in source:
         k, c = int(row["k"]), int(row["concurrency"])
-        user = float(row["tok_s_user"]) / uneven[k]
-        mean = min(1.0, float(row["tok_s"]) / user / c)
+        mean = min(1.0, float(row["tok_s"]) / float(row["tok_s_user"]) / c)
         alive = c * (4 * mean - 1) / (3 * mean)
         step = np.interp(alive * (1 + k), profile.verify.batch_tokens, profile.verify.seconds)
         if k:
             step += drafter_seconds(profile, "dspark", c, k)
-        errors.append(step * user / float(row["acceptance_length"]) - 1)
+        errors.append(step * float(row["tok_s_user"]) / float(row["acceptance_length"]) - 1)
     assert np.max(np.abs(errors)) < 0.01
-    assert np.sqrt(np.mean(np.square(errors))) < 0.004
+    assert np.sqrt(np.mean(np.square(errors))) < 0.003
 
 
 def test_pros_curve_rises_and_its_drafter_has_a_cost_per_token() -> None:
     profile = load_profile("b300x8-deepseek-v4-pro")
     assert np.all(np.diff(profile.verify.seconds) > 0)
     one, three = (drafter_seconds(profile, "dspark", 64, k) for k in (1, 3))
-    assert one == pytest.approx(0.00190, abs=1e-5)
-    assert three - one == pytest.approx(0.00077, abs=1e-5)
+    assert one == pytest.approx(0.00177, abs=1e-5)
+    assert three - one == pytest.approx(0.0004, abs=1e-5)
 
 
 # -- the paper's service ---------------------------------------------------------------------------------------------

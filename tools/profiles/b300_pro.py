@@ -33,26 +33,12 @@ def extract(data: Path, folder: Path) -> None:
               f"Published. {SOURCE}")
 
 
-def unevenness(folder: Path) -> dict[int, float]:
-    """Per k: mean over users of their speed / speed of the mean step, 1 + cv² of the users' acceptance lengths.
-
-    Without drafts all users are equally fast; with drafts the mean over users lies above the tokens that all get
-    together, so throughput / (speed x concurrency) falls with k at equal concurrency. Mean over 16 to 128.
-    """
-    rows = [(int(r["k"]), int(r["concurrency"]), float(r["tok_s"]) / float(r["tok_s_user"]))
-            for r in read_csv(folder / "source.csv")]
-    plain = {c: share for k, c, share in rows if k == 0}
-    return {k: float(np.mean([plain[c] / share for q, c, share in rows if q == k and 16 <= c <= 128]))
-            for k in FITTED.values()}
-
-
 def observations(folder: Path) -> list[tuple[str, int, int, float, float, float]]:
     """Per point: arm, k, concurrency, requests alive as a request meets them, batch tokens, step ms."""
-    out, uneven = [], unevenness(folder)
+    out = []
     for row in read_csv(folder / "source.csv"):
         k, c = int(row["k"]), int(row["concurrency"])
         user, total, length = (float(row[name]) for name in ("tok_s_user", "tok_s", "acceptance_length"))
-        user /= uneven[k]
         mean = min(1.0, total / (user * c))  # mean share of the c seats in use over the run, by Little's law
         met = (4 * mean - 1) / (3 * mean)  # the same, weighted by requests alive, if the run drains linearly
         out.append((row["arm"], k, c, met * c, met * c * (1 + k), 1e3 * length / user))
@@ -87,7 +73,6 @@ def build(folder: Path) -> str:
     write_csv(folder / "verify.csv", ["batch_tokens", "ms"], zip(KNOTS, knots, strict=True), "Fitted: see profile.yaml")
     rows = [(arm, c, f"{b:.0f}", f"{ms:.2f}", f"{100 * e:+.1f} %") for arm, c, b, ms, e in residuals]
     worst = max(abs(e) for *_, e in residuals)
-    uneven = unevenness(folder)
     rms = float(np.sqrt(np.mean([e**2 for *_, e in residuals])))
     (folder / "profile.yaml").write_text(f"""\
 description: {block(DESCRIPTION)}
@@ -120,10 +105,8 @@ provenance:
   command: {COMMAND}
   assumptions:
 {assumptions([
-    f'''Step time = acceptance length x unevenness / mean tokens per second of a user. Users differ in acceptance, and the mean
-    of their speeds lies above what they get together: by {100 * (uneven[1] - 1):.1f} % with 1 and {100 * (uneven[3] - 1):.1f} % with 3 draft tokens,
-    measured as how much throughput / (speed x concurrency) falls against the arm without drafts, concurrency 16 to 128.''',
-    f'''The acceptance lengths (1, 1.84 and 3.01 for 0, 1 and 3 draft tokens) were measured elsewhere, on coding prompts with thinking; the benchmark's own are not published.
+    f'''Step time = acceptance length / tokens per second of a user. The acceptance lengths (1, 1.84 and 3.01 for 0, 1 and 3
+    draft tokens) were measured elsewhere, on coding prompts with thinking; the benchmark's own are not published.
     That all three arms fall on one curve (root mean square {100 * rms:.1f} %, worst {100 * worst:.1f} %) speaks for it.''',
     '''The run drains at its end, so a request meets fewer others than the stated concurrency. The mean share of seats in use
     is throughput / (tokens per second of a user x concurrency): 0.84 to 1. Weighted by requests, with a linear drain, it
