@@ -73,7 +73,8 @@ def setup(name: str = "a", gpus: int = 1, drafter: str | None = "d", **fields: A
         provenance={"source": "somewhere"},
     )
     return SimpleNamespace(**{
-        "name": name, "gpus": gpus, "engine_gpus": [gpus] * 16, "drafter": drafter, "trace": trace, "profile": profile, "belief_profile": profile,
+        "name": name, "gpus": gpus, "engine_gpus": [gpus] * 16, "drafter": drafter, "drafter_cost": drafter,
+        "trace": trace, "profile": profile, "belief_profile": profile,
         "step_scale": 1.0, "confidence_shift": 0.0, "calibrated": True, "policy_reference": "fixed",
         "policy_parameters": {"length": 5}, "policy_source": SimpleNamespace(lossless=True), **fields,
     })
