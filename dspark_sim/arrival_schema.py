@@ -34,6 +34,10 @@ class Closed(StrictModel):
     kind: Literal["closed"] = Field(description="closed: a fixed number of users, each with one request at a time")
     concurrency: int = Field(ge=1, le=MAX_CONCURRENCY, description="users; above max_num_seqs they queue")
     think_time_s: float = Field(default=0.0, ge=0, le=MAX_SECONDS, description="pause between a user's requests")
+    think_steps: float = Field(
+        default=0.0, ge=0, le=10_000, description="further pause, in mean steps of the request that just ended: an "
+        "engine tells its end steps late, and takes the next one in at a step's border"
+    )
 
 
 class Poisson(StrictModel):

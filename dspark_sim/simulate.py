@@ -82,8 +82,8 @@ def simulate(
     cluster: Cluster | None = None
     try:
         cluster = assemble(env, setup, scenario, replication, recorder, stop.over)
-        stop.traffic = _traffic(env, scenario, replication, stop.counting(cluster.submit))
-        stop.traffic.start()
+        submit = stop.counting(cluster.submit)
+        stop.follow(make_traffic(env, workload, measure, scenario.seed, replication, submit))
         env.run(until=stop.event)
         cluster.check(stop.submitted, stop.ended)
     except RunError as problem:
@@ -107,18 +107,6 @@ def simulate(
     )
 
 
-def _traffic(env: simpy.Environment, scenario: Scenario, replication: int, submit: Submit) -> Traffic:
-    arrival, measure = scenario.workload.arrival, scenario.measure
-    stream = RequestStream(scenario.workload, scenario.seed, replication)
-    limit = measure.requests if measure.mode == "whole_run" else None
-    if arrival.kind != "closed":
-        return OpenLoop(env, stream, submit, limit=limit)
-    return ClosedLoop(
-        env, stream, submit, concurrency=arrival.concurrency, think_s=arrival.think_time_s,
-        residual=measure.mode == "steady", limit=limit,
-    )
-
-
 class _Stop:
     """Ends the run by the rule of ``measure``, tells the traffic of requests that are over, and counts both ways."""
 
@@ -130,11 +118,16 @@ class _Stop:
         self.left, self.after = -1, -1.0
         self.retry_s = scenario.cluster.admission.retry_s if scenario.cluster is not None else 0.0
         if measure.mode == "whole_run":
-            self.left = measure.requests
+            self.left = -1  # it ends with the traffic
         elif measure.duration_s is not None:
             self.event = env.timeout(measure.warmup_s + measure.duration_s)
         elif measure.duration_requests is not None:
             self.left, self.after = measure.duration_requests, measure.warmup_s
+
+    def follow(self, traffic: Traffic) -> None:
+        """Start a source, and end with it if it ends first."""
+        self.traffic = traffic
+        traffic.start()
 
     def counting(self, submit: Submit) -> Submit:
         """``submit``, counted."""
@@ -157,6 +150,8 @@ class _Stop:
             self.left -= 1
             if self.left == 0:
                 self.event.succeed()
+        if self.ended == self.traffic.total and not self.event.triggered:  # a log is over, or so many were asked for
+            self.event.succeed()
 
     def _later(self, request: Request) -> Generator[simpy.Event, Any, None]:
         """A user who was refused or gave up pauses before asking again (closed loops)."""

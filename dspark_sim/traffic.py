@@ -1,6 +1,6 @@
-"""Who sends requests, and when: closed loops and open loops, on one engine or whatever takes requests.
+"""Who sends requests, and when: closed loops, open loops and sessions, to one engine or whatever takes requests.
 
-A source stops by itself: after a stated number of requests (``measure: whole_run``), or never.
+A source stops by itself: after a stated number of requests (``measure: whole_run``), at the end of a log, or never.
 """
 
 from __future__ import annotations
@@ -10,19 +10,51 @@ from typing import Any, Protocol
 
 import simpy
 
+from dspark_sim.replay import ReplayStream
 from dspark_sim.request import Request
+from dspark_sim.scenario_schema import Closed, Measure, Replay, Sessions, Workload
+from dspark_sim.sessions import Session, SessionStream
 from dspark_sim.workload import RequestStream
 
-__all__ = ["ClosedLoop", "OpenLoop", "Submit", "Traffic"]
+__all__ = ["ClosedLoop", "OpenLoop", "SessionLoop", "Submit", "Traffic", "make_traffic"]
 
 Submit = Callable[[Request], None]
 
 
 class Traffic(Protocol):
-    """What :mod:`dspark_sim.simulate` needs of a source."""
+    """What :mod:`dspark_sim.simulate` needs of a source.
+
+    ``total`` is the number of requests that it will send in all, None if it never ends by itself.
+    """
+
+    total: int | None
 
     def start(self) -> None: ...
     def finished(self, request: Request) -> None: ...
+
+
+def make_traffic(
+    env: simpy.Environment, workload: Workload, measure: Measure, seed: int, replication: int, submit: Submit
+) -> Traffic:
+    """The source of one replication.
+
+    Args:
+        env, submit: the clock, and where requests go.
+        workload, measure, seed: of the scenario.
+        replication: 0, 1, 2, …
+    """
+    arrival = workload.arrival
+    steady = measure.mode == "steady"
+    limit = None if measure.mode == "steady" or measure.requests == "all" else measure.requests
+    if isinstance(arrival, Replay):
+        return OpenLoop(env, ReplayStream(workload, seed, replication), submit, limit=limit)
+    if isinstance(arrival, Sessions):
+        return SessionLoop(env, SessionStream(workload, seed, replication), submit, limit=limit)
+    stream = RequestStream(workload, seed, replication)
+    if isinstance(arrival, Closed):
+        return ClosedLoop(env, stream, submit, concurrency=arrival.concurrency, think_s=arrival.think_time_s,
+                          residual=steady, limit=limit)
+    return OpenLoop(env, stream, submit, limit=limit)
 
 
 class ClosedLoop:
@@ -32,17 +64,18 @@ class ClosedLoop:
         env, stream, submit: the clock, the requests, where they go.
         concurrency: users.
         think_s: pause between an answer and the user's next request.
+        think_steps: further pause, in mean steps of the request that just ended.
         residual: start every user inside a request's life (``measure: steady``), so that they do not march in step.
         limit: requests in all, None for no end.
     """
 
     def __init__(
         self, env: simpy.Environment, stream: RequestStream, submit: Submit, *, concurrency: int, think_s: float,
-        residual: bool, limit: int | None,
+        residual: bool, limit: int | None, think_steps: float = 0.0,
     ) -> None:
         self.env, self.stream, self.submit = env, stream, submit
         self.concurrency, self.think_s, self.residual = concurrency, think_s, residual
-        self.left = limit
+        self.left, self.think_steps = limit, think_steps
 
     def start(self) -> None:
         """Send the first requests; called once, before the clock runs."""
@@ -51,13 +84,16 @@ class ClosedLoop:
 
     def finished(self, request: Request) -> None:
         """A user has the answer and asks again."""
-        if self.think_s > 0:
-            self.env.process(self._think())
+        pause = self.think_s
+        if self.think_steps and request.steps and request.first_token is not None and request.finished is not None:
+            pause += self.think_steps * (request.finished - request.first_token) / request.steps
+        if pause > 0:
+            self.env.process(self._think(pause))
         else:
             self._send(self.stream.take)
 
-    def _think(self) -> Generator[simpy.Event, Any, None]:
-        yield self.env.timeout(self.think_s)
+    def _think(self, pause: float) -> Generator[simpy.Event, Any, None]:
+        yield self.env.timeout(pause)
         self._send(self.stream.take)
 
     def _send(self, take: Callable[[], Request]) -> None:
@@ -78,8 +114,13 @@ class OpenLoop:
         limit: requests in all, None for no end.
     """
 
-    def __init__(self, env: simpy.Environment, stream: RequestStream, submit: Submit, *, limit: int | None) -> None:
-        self.env, self.stream, self.submit, self.limit = env, stream, submit, limit
+    def __init__(
+        self, env: simpy.Environment, stream: RequestStream | ReplayStream, submit: Submit, *, limit: int | None
+    ) -> None:
+        self.env, self.stream, self.submit = env, stream, submit
+        self.total: int | None = limit
+        if isinstance(stream, ReplayStream):
+            self.total = stream.total if limit is None else min(limit, stream.total)
 
     def start(self) -> None:
         """Begin the arrivals; called once, before the clock runs."""
@@ -90,10 +131,65 @@ class OpenLoop:
 
     def _arrive(self) -> Generator[simpy.Event, Any, None]:
         for i, when in enumerate(self.stream.arrivals()):
-            if i == self.limit:
+            if i == self.total:
                 return
             if when > self.env.now:
                 yield self.env.timeout(when - self.env.now)
             request = self.stream.take()
             request.arrival = self.env.now
             self.submit(request)
+
+
+class SessionLoop:
+    """Sessions that begin whether or not earlier ones are over; inside each, a turn waits for the answer before it.
+
+    A turn that was refused or timed out counts as answered (after the pause of ``admission.retry_s``): the user goes
+    on with the next one. With a limit the turns of the first sessions are sent, as many as it says; so the requests
+    are the same ones in every arm, whatever the order in which they come.
+
+    Args:
+        env, stream, submit: the clock, the sessions, where their turns go.
+        limit: requests in all, None for no end.
+    """
+
+    def __init__(self, env: simpy.Environment, stream: SessionStream, submit: Submit, *, limit: int | None) -> None:
+        self.env, self.stream, self.submit = env, stream, submit
+        self.total = limit
+        self.open: dict[int, Session] = {}
+        self.cut = 0  # turns that max_context left out, of the sessions that began
+
+    def start(self) -> None:
+        """Begin the arrivals of sessions; called once, before the clock runs."""
+        self.env.process(self._begin())
+
+    def finished(self, request: Request) -> None:
+        """An answer is there; the next turn comes when the user has thought."""
+        assert request.session is not None
+        session = self.open[request.session]
+        k = request.id - session.first_id + 1
+        if k == len(session.turns) or session.first_id + k == self.total:
+            del self.open[session.number]
+        elif session.turns[k].think > 0:
+            self.env.process(self._think(session, k))
+        else:
+            self._send(session, k)
+
+    def _begin(self) -> Generator[simpy.Event, Any, None]:
+        for when in self.stream.arrivals():
+            session = self.stream.take()
+            if self.total is not None and session.first_id >= self.total:
+                return
+            if when > self.env.now:
+                yield self.env.timeout(when - self.env.now)
+            self.open[session.number] = session
+            self.cut += session.cut
+            self._send(session, 0)
+
+    def _think(self, session: Session, k: int) -> Generator[simpy.Event, Any, None]:
+        yield self.env.timeout(session.turns[k].think)
+        self._send(session, k)
+
+    def _send(self, session: Session, k: int) -> None:
+        request = session.request(k)
+        request.arrival = self.env.now
+        self.submit(request)

@@ -75,6 +75,7 @@ CASES: dict[str, Case] = {
     "Closed.kind": Case({"workload.arrival": POISSON}, {"workload.arrival": {"kind": "closed", "concurrency": 6}}),
     "Closed.concurrency": Case({"workload.arrival.concurrency": 5}),
     "Closed.think_time_s": Case({"workload.arrival.think_time_s": 0.01}),
+    "Closed.think_steps": Case({"workload.arrival.think_steps": 3.0}),
     "Poisson.kind": Case({"workload.arrival": GAMMA}, {"workload.arrival": POISSON}),
     "Poisson.rate_per_s": Case({"workload.arrival.rate_per_s": 7.0}, {"workload.arrival": POISSON}),
     "Gamma.kind": Case({"workload.arrival": POISSON}, {"workload.arrival": GAMMA}),
