@@ -138,3 +138,10 @@ def test_differences_sees_differences() -> None:
     assert doc_blocks.differences(shown, "arm  speed\nfast   1,200 ±3")
     assert doc_blocks.differences(shown, "arm  speed\nslow   1,000 ±3")
     assert doc_blocks.differences(shown, "arm  speed")
+
+
+def test_ci_runs_the_command_that_readme_names() -> None:
+    script = ROOT / ".ci" / "run"
+    assert script.stat().st_mode & 0o111, ".ci/run is not executable"
+    assert re.search(r"^(exec )?make .*\btest$", script.read_text(), re.MULTILINE)
+    assert "make test" in page("README.md")

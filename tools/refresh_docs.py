@@ -20,7 +20,7 @@ from typing import Any
 import doc_blocks
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ("README.md", "docs/method.md", "docs/file-formats.md", "docs/performance.md")
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
 MAX_IMAGE = 200_000  # bytes
 
 
@@ -106,44 +106,52 @@ def house() -> str:
     return "\n".join(("```text", *lines, "```"))
 
 
-LENGTHS = {"ConstantLengths", "EmpiricalLengths", "LognormalLengths"}
-SECTIONS = (  # heading, definitions (a union: told apart by its first key)
-    ("The file", (None,)),
-    ("engine", ("Engine",)),
-    ("workload", ("Workload",)),
-    ("workload.arrival", ("Closed", "Poisson", "Gamma")),
-    ("workload.classes[]", ("RequestClass",)),
-    ("Lengths: prompt_tokens, output_tokens", ("ConstantLengths", "LognormalLengths", "EmpiricalLengths")),
-    ("sla", ("Sla",)),
-    ("measure", ("Steady", "WholeRun")),
-    ("arms[]", ("Arm",)),
-    ("arms[].policy", ("PolicyChoice",)),
-    ("arms[].belief", ("Belief",)),
-)
+LENGTHS = "LognormalLengths"
 
 
 def scenario_keys() -> str:
-    """Every key of a scenario, from the JSON schema; fails when a definition has no section."""
+    """Every key of a scenario: a table for each mapping of the JSON schema, where it is first met."""
     from dspark_sim.scenario import json_schema
 
     schema = json_schema()
-    known = {name for _, names in SECTIONS for name in names if name}
-    if known != set(schema["$defs"]):
-        raise SystemExit(f"SECTIONS in {Path(__file__).name} and the schema differ: {known ^ set(schema['$defs'])}")
-    parts = []
-    for heading, names in SECTIONS:
+    waiting: list[tuple[str, list[str]]] = [("The file", [""])]  # heading, definitions (a union: told apart by a word)
+    met, parts = {""}, []
+    while waiting:
+        heading, names = waiting.pop(0)
         rows: list[tuple[str, ...]] = []
+        inner: list[tuple[str, list[str]]] = []
         for name in names:
-            part = schema if name is None else schema["$defs"][name]
+            part = schema["$defs"][name] if name else schema
             part = next((p for p in part.get("anyOf", ()) if "properties" in p), part)
             which = f" ({_constant(part)})" if len(names) > 1 else ""
             for key, value in part["properties"].items():
                 need = "needed" if key in part.get("required", ()) else _default(value)
                 rows.append((f"`{key}`{which if 'const' not in value else ''}", _type(value), need,
                              value.get("description", "").replace("``", "`")))
-        title = heading if heading[0].isupper() else f"`{heading}`"
-        parts.append(f"#### {title}\n\n" + table(("key", "type", "default", "meaning"), rows))
+                below = list(dict.fromkeys(_references(value)))
+                if below and not met.issuperset(below):
+                    met.update(below)
+                    inner.append((_heading(heading, key, value, below), below))
+        parts.append(f"#### {heading}\n\n" + table(("key", "type", "default", "meaning"), rows))
+        waiting = inner + waiting
+    left = set(schema["$defs"]) - met
+    assert not left, f"definitions of the schema that no key leads to: {left}"
     return "\n".join(parts)
+
+
+def _references(value: Any) -> list[str]:
+    """Names of all definitions that a key's schema refers to."""
+    if isinstance(value, dict):
+        own = [value["$ref"].rsplit("/", 1)[1]] if "$ref" in value else []
+        return own + [name for key, part in value.items() if key != "discriminator" for name in _references(part)]
+    return [name for part in value for name in _references(part)] if isinstance(value, list) else []
+
+
+def _heading(parent: str, key: str, value: dict[str, Any], below: list[str]) -> str:
+    if LENGTHS in below:
+        return "Lengths: prompt_tokens, output_tokens"
+    base = parent.strip("`") + "." if parent.startswith("`") else ""
+    return f"`{base}{key}{'[]' if value.get('type') == 'array' else ''}`"
 
 
 def _constant(part: dict[str, Any]) -> str:
@@ -162,8 +170,7 @@ def _type(value: dict[str, Any]) -> str:
         name = value["$ref"].rsplit("/", 1)[1]
         return "text or mapping" if name == "PolicyChoice" else "mapping"
     if "oneOf" in value:
-        names = {part["$ref"].rsplit("/", 1)[1] for part in value["oneOf"]}
-        return "lengths" if names == LENGTHS else "mapping"
+        return "lengths" if LENGTHS in _references(value) else "mapping"
     if "anyOf" in value:
         return " or ".join(_type(part) for part in value["anyOf"] if part.get("type") != "null")
     if "const" in value:
@@ -171,7 +178,8 @@ def _type(value: dict[str, Any]) -> str:
     if "enum" in value:
         return " or ".join(f"`{word}`" for word in value["enum"])
     if value.get("type") == "array":
-        return f"list of {_type(value.get('items', {})).split(',')[0]}s"
+        item = _type(value.get("items", {})).split(",")[0]
+        return "list of lists" if item.startswith("list") else f"list of {item}s"
     words = {"integer": "whole number", "number": "number", "string": "text", "boolean": "true or false"}
     word = words.get(value.get("type", ""), "mapping")
     low, above, high = (_plain(value.get(key)) for key in ("minimum", "exclusiveMinimum", "maximum"))
