@@ -130,7 +130,9 @@ class _Checks:
     def curve(self) -> None:
         """A closed loop surely runs a step with all its requests in it, of one token each at least."""
         arrival, verify, e = self.scenario.workload.arrival, self.setup.profile.verify, self.setup.engine
-        if not isinstance(arrival, Closed) or arrival.think_time_s or arrival.think_steps or verify.extrapolate is not None:
+        if not isinstance(arrival, Closed) or verify.extrapolate is not None:
+            return
+        if arrival.think_time_s or arrival.think_steps:
             return
         rows = min(arrival.concurrency, e.max_num_seqs, e.max_num_batched_tokens // (1 + self.setup.block_size))
         if rows > verify.last:
