@@ -38,12 +38,13 @@ from dspark_sim.lossless.worlds import worlds
 __all__ = ["Check", "Counterexample", "PolicyContract", "Report", "WorldResult", "check_policy"]
 
 CASES, THOROUGH = 1000, 12000
+PLAIN = (0, 1, 3)  # no earlier step, one request, two positions: a counterexample cannot be much simpler
 LARGEST = 7  # block size up to which all blocks of two tokens are enumerated
 
 
 def check_policy(
     policy: PolicyLike, parameters: Mapping[str, Any] | None = None, *, base: Path | None = None,
-    greedy: bool = False, thorough: bool = False, seed: int = 1,
+    greedy: bool = False, thorough: bool = False, cases: int | None = None, seed: int = 1,
 ) -> Report:
     """Check one policy: the contract, anticipation, exact output laws.
 
@@ -53,6 +54,7 @@ def check_policy(
         base: folder that relative references start from.
         greedy: check for greedy decoding, where looking ahead does no harm.
         thorough: search twelve times as long, enumerate more steps.
+        cases: how many decisions the search perturbs, None for 1,000 (12,000 if thorough).
         seed: of the search; the same seed, the same report.
 
     Raises:
@@ -73,7 +75,7 @@ def check_policy(
             says = "decides on the outcome of its own step (needs_oracle)"
             checks.append(Check("anticipation", "outcome", None if greedy else False, says))
         else:
-            found = search(subject, THOROUGH if thorough else CASES, seed)
+            found = search(subject, cases or (THOROUGH if thorough else CASES), seed)
         examples = _examples(subject, found)
         checks += _anticipation(subject, found, greedy=greedy)
         results = _enumerated(subject, greedy=greedy, thorough=thorough)
@@ -91,7 +93,12 @@ def _examples(subject: Subject, found: Found) -> list[Counterexample]:
     out = []
     for kind, leaks in found.leaks.items():
         bends = kind == "verify_lengths" and found.effect > 0
-        leak = min((shrink(subject, leak, bends=bends) for leak in leaks), key=complexity)
+        small: list[Leak] = []
+        for leak in leaks:
+            small.append(shrink(subject, leak, bends=bends))
+            if complexity(small[-1]) < PLAIN:
+                break
+        leak = min(small, key=complexity)
         law = implied_law(subject, leak)
         out.append(Counterexample(kind, deviation(subject, leak), tuple(counterexample(leak, law))))
     return out
@@ -128,7 +135,7 @@ def _enumerated(subject: Subject, *, greedy: bool, thorough: bool) -> list[World
     several = [G for G in subject.sizes if 1 < G <= LARGEST] or [G for G in subject.sizes if G <= LARGEST]
     out = []
     for G in several[: 2 if several[:1] == [2] else 1]:
-        for world in worlds(G, thorough=thorough):
+        for world in worlds(G, thorough=thorough, wide=subject.needs_oracle or subject.probability):
             laws = output_laws(subject, greedy_world(world) if greedy else world, 0.0 if greedy else 1.0)
             out.append(WorldResult(G, laws.shortest(), float(laws.deviation)))
     return out
@@ -140,9 +147,11 @@ def _law_check(results: list[WorldResult], *, greedy: bool) -> Check:
     wrong = [r for r in results if r.total > 0]
     what = "the arg max text" if greedy else "the target's law"
     decisions = sum(r.laws.decisions for r in results)
+    lengths = sorted({n for r in results for n in r.laws.lengths})
+    answers = f"ℓ = {', '.join(map(str, lengths))}" if len(lengths) > 1 else f"ℓ = {lengths[0]} throughout"
     if not wrong:
         return Check("output law", "output law", True,
-                     f"equal to {what}, as fractions, in {len(results)} toy worlds ({decisions} decisions)")
+                     f"equal to {what}, as fractions, in {len(results)} toy worlds ({decisions} decisions, {answers})")
     worst = max(wrong, key=lambda r: r.total)
     return Check("output law", "output law", False, f"differs from {what} in {len(wrong)} of {len(results)} toy "
                  f"worlds; most in {worst.laws.world.name!r}: total variation {worst.total:.6g}")
@@ -155,13 +164,14 @@ class PolicyContract:
         policy: a reference, a class, an unused object, or a function that makes one (as a ``staticmethod``).
         parameters: for a reference or a class.
         base: folder that relative references start from, None for the working directory.
-        thorough: see :func:`check_policy`.
+        thorough, cases: see :func:`check_policy`.
     """
 
     policy: ClassVar[Any] = None
     parameters: ClassVar[Mapping[str, Any]] = {}
     base: ClassVar[Path | None] = None
     thorough: ClassVar[bool] = False
+    cases: ClassVar[int | None] = None
 
     _reports: ClassVar[dict[tuple[type, bool], Report]] = {}
 
@@ -172,7 +182,7 @@ class PolicyContract:
         key = (cls, greedy)
         if key not in PolicyContract._reports:
             PolicyContract._reports[key] = check_policy(
-                cls.policy, cls.parameters, base=cls.base, greedy=greedy, thorough=cls.thorough)
+                cls.policy, cls.parameters, base=cls.base, greedy=greedy, thorough=cls.thorough, cases=cls.cases)
         return PolicyContract._reports[key]
 
     def test_contract(self) -> None:

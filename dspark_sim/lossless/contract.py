@@ -72,7 +72,7 @@ def _run(stage: Stage, most: int, steps: int, seed: int) -> Answers:
     out: Answers = []
     for _ in range(steps):
         running = [i for i in running if stage.left(i) > 0]
-        while len(running) < most and (not running or rng.random() < 0.8):
+        while len(running) < most and (len(running) < most - 8 or rng.random() < 0.8):
             running.append(born)
             born += 1
         if len(running) > 1 and rng.random() < 0.15:  # preempted: comes back without a past, behind the others

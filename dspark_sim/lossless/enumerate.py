@@ -33,12 +33,19 @@ Past: TypeAlias = tuple[tuple[tuple[Seen, ...], tuple[int, ...]], ...]  # what e
 
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """Both joint laws of the first ``length`` tokens of every request in one world."""
+    """Both joint laws of the first ``length`` tokens of every request in one world.
+
+    Attributes:
+        policy, target: outcome -> probability.
+        decisions: how many the policy was asked for.
+        lengths: the ℓ that occurred; a world in which only 0 did proves nothing.
+    """
 
     world: World
     policy: Law
     target: Law
     decisions: int
+    lengths: tuple[int, ...]
 
     @property
     def deviation(self) -> Fraction:
@@ -49,7 +56,7 @@ class Laws:
 
     def first(self, n: int) -> Laws:
         """The laws of the first n tokens of every request."""
-        return Laws(self.world, _cut(self.policy, n), _cut(self.target, n), self.decisions)
+        return Laws(self.world, _cut(self.policy, n), _cut(self.target, n), self.decisions, self.lengths)
 
     def shortest(self) -> Laws:
         """The law of the fewest first tokens in which they differ; all tokens when they are equal."""
@@ -64,7 +71,9 @@ def output_laws(subject: Subject, world: World, temperature: float = 1.0) -> Law
         PolicyFailure: the policy raised, or answered against its contract.
     """
     laws = _Enumeration(subject, world, temperature)
-    return Laws(world, laws.run(), laws.product_law(), len(laws.answers))
+    policy = laws.run()
+    lengths = {n for answer in laws.answers.values() for n in answer}
+    return Laws(world, policy, laws.product_law(), len(laws.answers), tuple(sorted(lengths)))
 
 
 class _Enumeration:
@@ -74,6 +83,7 @@ class _Enumeration:
         self.answers: dict[tuple[Past, tuple[Seen, ...]], tuple[int, ...]] = {}
         self.blocks = lru_cache(None)(self._blocks)
         self.outs = lru_cache(None)(self._outs)
+        self.ends = lru_cache(None)(self._ends)
 
     def run(self) -> Law:
         world = self.world
@@ -94,14 +104,28 @@ class _Enumeration:
     def _step(self, after: dict[Past, Law], past: Past, texts: Outcome, p: Fraction) -> None:
         for seen in product(*(self.blocks(text) for text in texts)):
             lengths = self._answer(past, seen)
-            outs = [self.outs(text, s, n) for text, s, n in zip(texts, seen, lengths, strict=True)]
-            for combination in product(*(o.items() for o in outs)):
-                chance = p
-                for _, q in combination:
-                    chance *= q
-                accepted = tuple(len(tokens) - 1 for (tokens, _) in combination)
-                grown = tuple(text + tokens for text, (tokens, _) in zip(texts, combination, strict=True))
-                after[(*past, (seen, accepted))][grown] += chance
+            for accepted, grown, q in self.ends(texts, seen, lengths):
+                after[(*past, (seen, accepted))][grown] += p * q
+
+    def _ends(
+        self, texts: Outcome, seen: tuple[Seen, ...], lengths: tuple[int, ...]
+    ) -> list[tuple[tuple[int, ...], Outcome, Fraction]]:
+        """How a step can end: (accepted, texts, chance together with ``seen``)."""
+        out = []
+        outs = [self.outs(text, s, n) for text, s, n in zip(texts, seen, lengths, strict=True)]
+        for combination in product(*(o.items() for o in outs)):
+            chance = Fraction(1)
+            for _, q in combination:
+                chance *= q
+            accepted = tuple(len(tokens) - 1 for (tokens, _) in combination)
+            grown = tuple(self._short(text + new) for text, (new, _) in zip(texts, combination, strict=True))
+            out.append((accepted, grown, chance))
+        return out
+
+    def _short(self, text: Text) -> Text:
+        """What counts of a text: the tokens that are compared, and the last one, which worlds may look at."""
+        n = self.world.length
+        return text if len(text) <= n + 1 else (*text[:n], text[-1])
 
     def _blocks(self, text: Text) -> dict[Seen, list[tuple[Text, int, Fraction]]]:
         """What a policy may be shown after ``text``, and the (drafted, kept, chance) behind each."""

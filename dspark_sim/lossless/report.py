@@ -54,6 +54,7 @@ class WorldResult:
         return {
             "world": world.name, "what": world.says, "requests": world.requests, "block_size": self.block_size,
             "steps": world.steps, "decisions": self.laws.decisions, "deviation": self.total,
+            "lengths": list(self.laws.lengths),
             "outcomes": [{"tokens": name, "policy": p, "target": q} for name, p, q in shown],
         }
 

@@ -27,7 +27,7 @@ PAIRS = ((0.0, 1.0), (1.0, 0.0), (0.0, 0.9), (0.9, 0.0), (0.1, 0.9), (0.9, 0.1))
 SIZE = 1e-9
 
 
-def shrink(subject: Subject, leak: Leak, *, bends: bool, tries: int = 1500) -> Leak:
+def shrink(subject: Subject, leak: Leak, *, bends: bool, tries: int = 1000) -> Leak:
     """The smallest case found that leaks like ``leak``; ``bends``: its implied output law must stay wrong."""
     left = tries
     passes: list[Callable[[Leak], Iterator[Case | None]]] = [

@@ -9,6 +9,7 @@ from __future__ import annotations
 import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any, NoReturn
 
 import numpy as np
@@ -21,6 +22,11 @@ from dspark_sim.policy import MAX_LAG, IntArray, Policy, StepOutcome, StepView
 __all__ = ["Stage"]
 
 LONG = 1_000_000  # output tokens of a request that never ends here
+
+
+@cache
+def _full(R: int, length: int) -> IntArray:
+    return frozen(np.full(R, length), np.int64)  # type: ignore[no-any-return]
 
 
 class Stage:
@@ -120,25 +126,26 @@ class Stage:
         R, policy = len(rows.ids), self.policy
         self._rows, self.handed = rows, []
         self._enter(rows)
-        limit = np.full(R, self.block_size, dtype=np.int64)
-        if rows.limit is not None:
-            limit = np.minimum(limit, rows.limit)
-        self._drafted = self.view.drafted = self._hand("drafted", limit, np.int64)
-        asked = limit
+        full = _full(R, self.block_size)
+        limit = full if rows.limit is None else np.minimum(full, rows.limit)
+        asked = self._show(limit)
         if (method := getattr(policy, "draft_lengths", None)) is not None:
             answer = self._call(method, "draft_lengths")
             if isinstance(answer, (int, np.integer)) and not isinstance(answer, bool):
-                answer = np.full(R, int(answer), dtype=np.int64)
-            full = np.full(R, self.block_size, dtype=np.int64)
-            asked = np.minimum(self._checked(answer, full, "draft_lengths"), limit)
-        self._drafted = self.view.drafted = self._hand("drafted", asked, np.int64)
+                answer = _full(R, int(answer))
+            asked = self._show(np.minimum(self._checked(answer, full, "draft_lengths"), limit))
         drafted = asked
         if (method := getattr(policy, "stop_drafting", None)) is not None:
-            drafted = self._checked(self._call(method, "stop_drafting"), asked, "stop_drafting")
-        self._drafted = self.view.drafted = self._hand("drafted", drafted, np.int64)
+            drafted = self._show(self._checked(self._call(method, "stop_drafting"), asked, "stop_drafting"))
         lengths = self._checked(self._call(policy.verify_lengths, "verify_lengths"), drafted, "verify_lengths")
         self._decision = Decision(asked, drafted, lengths)
         return self._decision
+
+    def _show(self, drafted: IntArray) -> IntArray:
+        """What the view says of draft lengths from now on."""
+        shown: IntArray = self._hand("drafted", drafted, np.int64)
+        self._drafted = self.view.drafted = shown
+        return shown
 
     def settle(self, accepted: IntArray | None = None) -> IntArray:
         """End the step: (R,) accepted tokens, by default what ``kept`` says; outcomes reach the policy when due."""
@@ -221,9 +228,9 @@ class Stage:
             self._refuse(method, f"answered shape {array.shape} of {array.dtype}",
                          f"shape {limit.shape} of whole numbers")
         lengths = array.astype(np.int64)
-        wrong = np.flatnonzero((lengths < 0) | (lengths > limit))
-        if wrong.size:
-            r = int(wrong[0])
+        wrong = (lengths < 0) | (lengths > limit)
+        if wrong.any():
+            r = int(wrong.argmax())
             self._refuse(method, f"answered {lengths[r]} for request {r + 1} of {limit.size}", f"0 to {limit[r]}")
         return lengths
 

@@ -26,7 +26,7 @@ SPS = (1.0, 0.5, 0.45)  # Appendix A: steps per second with 1, 2 and 3 tokens
 
 @dataclass(frozen=True)
 class World:
-    """One toy.
+    """One toy; its laws may look at the last token of the text, not further back.
 
     Attributes:
         name, says: what it is, in words.
@@ -67,19 +67,19 @@ def _last(text: Text) -> int:
     return text[-1] if text else 0
 
 
-def worlds(G: int, *, thorough: bool = False) -> list[World]:
-    """The catalogue for one block size; more steps when ``thorough``."""
-    small, more = G <= 3, 1 if thorough else 0
+def worlds(G: int, *, thorough: bool = False, wide: bool = False) -> list[World]:
+    """The catalogue for one block size; more steps when ``thorough``, fewer when a policy sees ``wide`` rows."""
+    small, more = G <= 3, int(thorough) - int(wide)
     appendix = World(
         "Appendix A", "target (0.7, 0.3), drafter (0.5, 0.5), c_1 = 0.8; c_2 = 0.9 after A, 0 after B; "
         "SPS 1, 0.5, 0.45", 1, G, 1, 1, lambda text: _law(7, 3), lambda text: _law(5, 5),
         lambda text, drafted: (0.9, 0.0)[drafted[-1]] if drafted else 0.8, tuple(1 / s for s in SPS),
     )
-    long = replace(appendix, name="Appendix A, several steps", steps=(4 if G == 2 else 3) + more if small else 1,
-                   length=(4 if G == 2 else 3) + more if small else 2)
+    long = replace(appendix, name="Appendix A, several steps", steps=(3 if G == 2 else 2) + more if small else 1,
+                   length=3 + max(more, 0) if small else 2)
     mirrored = replace(
         appendix, name="mirrored", says="as Appendix A, but the drafter is sure after B (0.95) and not after A (0.3)",
-        steps=2 + more if small else 1, length=3 if small else 2,
+        steps=2 + max(more, 0) if small else 1, length=3 if small else 2,
         confidence=lambda text, drafted: (0.3, 0.95)[drafted[-1]] if drafted else 0.6,
         seconds=(1.0, 1.65, 2.1, 2.6),
     )
@@ -92,7 +92,7 @@ def worlds(G: int, *, thorough: bool = False) -> list[World]:
     )
     three = World(
         "three tokens", "three tokens, a drafter that prefers the wrong one; c tells the last token apart",
-        1, G, 1 + more if G <= 3 else 1, 2, lambda text: _law(5, 3, 2), lambda text: _law(2, 3, 5),
+        1, G, max(1, 1 + more) if small else 1, 2, lambda text: _law(5, 3, 2), lambda text: _law(2, 3, 5),
         lambda text, drafted: (0.9, 0.6, 0.1)[drafted[-1]] if drafted else 0.7, (1.0, 1.75, 2.2, 2.6),
     )
     two = World(
