@@ -16,6 +16,7 @@ from dspark_sim.scenario import Scenario
 from dspark_sim.scenario_schema import Closed, Engine
 from dspark_sim.trace import AcceptanceTrace
 from dspark_sim.traceset import find_traces
+from dspark_sim.workload import largest_tokens
 from dspark_sim.yamlio import KeyPath
 
 __all__ = ["check_arm"]
@@ -116,10 +117,8 @@ class _Checks:
         blocks, size, width = self.setup.engine.kv_blocks, self.setup.engine.kv_block_tokens, 1 + self.setup.block_size
         if blocks is None:
             return
-        for group in self.scenario.workload.classes:
-            assert group.prompt_tokens is not None
-            assert group.output_tokens is not None
-            need = group.prompt_tokens.largest + group.output_tokens.largest + width
+        for c, group in enumerate(self.scenario.workload.classes):
+            need = largest_tokens(self.scenario.workload, c) + width
             if -(-need // size) > blocks:
                 raise self.fault(
                     f"a request of class {shown(group.name)} may need {need} tokens of KV cache (prompt, output and "

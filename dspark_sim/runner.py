@@ -19,6 +19,7 @@ from dspark_sim.errors import DsparkSimError, InputError
 from dspark_sim.metrics import Measured, measure, measure_classes
 from dspark_sim.notes import arm_warnings, assumptions, run_warnings
 from dspark_sim.results import ArmResult, Results, arm_result
+from dspark_sim.traffic_notes import traffic_assumptions
 
 if TYPE_CHECKING:
     from dspark_sim.arms import ArmSetup
@@ -101,7 +102,7 @@ def summarise(
     return Results(
         name=scenario.name, description=scenario.description or "", seed=scenario.seed,
         replications=scenario.replications, arms=tuple(arms), warnings=tuple(dict.fromkeys(warnings + doubts)),
-        assumptions=tuple(assumptions(setups)), interrupted=interrupted,
+        assumptions=(*assumptions(setups), *traffic_assumptions(scenario.workload)), interrupted=interrupted,
     )
 
 

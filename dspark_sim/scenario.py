@@ -5,7 +5,6 @@ What the profile, the traces and the policies have to say about it is checked by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from pydantic import PrivateAttr
 
 from dspark_sim.errors import ScenarioError, nearest, shown
 from dspark_sim.lengths import LognormalLengths, read_lengths
-from dspark_sim.scenario_schema import RequestClass, ScenarioModel, Steady, Workload
+from dspark_sim.scenario_schema import Replay, RequestClass, ScenarioModel, Sessions, Steady, Workload
 from dspark_sim.shelves import SCENARIOS, shelf
+from dspark_sim.traffic_checks import check_shares, check_traffic, traffic_warnings
 from dspark_sim.yamlio import Document, KeyPath, apply_overrides, parse_yaml, read_yaml, validated
 
 __all__ = [
@@ -61,6 +61,7 @@ class Scenario(ScenarioModel):
                 if isinstance(lengths, LognormalLengths) and abs(lengths.mean_tokens / lengths.mean - 1) > _CLIPPED:
                     found.append(f"workload.classes[{i}].{key}: clipping to {lengths.min}..{lengths.max} moves the "
                                  f"mean from {lengths.mean:g} to {lengths.mean_tokens:.1f} tokens")
+        found += traffic_warnings(self)
         if self.replications == 1:
             found.append("replications: 1 gives no confidence intervals")
         return found
@@ -157,6 +158,7 @@ def _build(document: Document, base: Path) -> Scenario:
     scenario = validated(Scenario, document, ScenarioError)
     _read_files(scenario, document, base)
     _check_classes(scenario.workload, document)
+    check_traffic(scenario, document, base)
     _check_names(document, "arms", [arm.name for arm in scenario.arms])
     _check_windows(scenario, document)
     scenario = scenario.model_copy(update={"workload": _filled(scenario.workload)})
@@ -177,8 +179,10 @@ def _read_files(scenario: Scenario, document: Document, base: Path) -> None:
     workload = scenario.workload
     places: list[tuple[KeyPath, Any]] = [((), workload)]
     places += [(("classes", i), group) for i, group in enumerate(workload.classes)]
+    if isinstance(workload.arrival, Sessions):
+        places.append((("arrival",), workload.arrival))
     for path, holder in places:
-        for key in ("prompt_tokens", "output_tokens"):
+        for key in ("turns",) if path == ("arrival",) else ("prompt_tokens", "output_tokens"):
             try:
                 read_lengths(getattr(holder, key), base)
             except ScenarioError as problem:
@@ -199,17 +203,15 @@ def _check_names(document: Document, key: str, names: list[str]) -> None:
 
 def _check_classes(workload: Workload, document: Document) -> None:
     _check_names(document, "workload.classes", [group.name for group in workload.classes])
+    if isinstance(workload.arrival, Replay):
+        return  # lengths, and perhaps classes, come out of the log
     for i, group in enumerate(workload.classes):
         for key in ("prompt_tokens", "output_tokens"):
             if getattr(group, key) is None and getattr(workload, key) is None:
                 raise document.error(f"class {shown(group.name)} has no {key}, and neither has the workload",
                                      ("workload", "classes", i), error=ScenarioError,
                                      allowed=f"{key} in the class, or in workload for all")
-    total = math.fsum(group.share for group in workload.classes)
-    if abs(total - 1.0) > 1e-6:
-        shares = " + ".join(f"{group.share:g}" for group in workload.classes)
-        raise document.error(f"the shares sum to {total:.6g} ({shares})", ("workload", "classes"), error=ScenarioError,
-                             allowed="shares that sum to 1")
+    check_shares(workload, document)
 
 
 def _check_windows(scenario: Scenario, document: Document) -> None:

@@ -13,7 +13,17 @@ from pydantic import ConfigDict, Field, GetJsonSchemaHandler, field_validator, m
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from dspark_sim.arrival_schema import MAX_CONCURRENCY, MAX_SECONDS, Arrival, Closed, Gamma, Poisson, Seconds
+from dspark_sim.arrival_schema import (
+    MAX_CONCURRENCY,
+    MAX_SECONDS,
+    Arrival,
+    Closed,
+    Gamma,
+    Poisson,
+    Replay,
+    Seconds,
+    Sessions,
+)
 from dspark_sim.errors import ScenarioError, shown
 from dspark_sim.lengths import Lengths
 from dspark_sim.policy import MAX_LAG
@@ -21,8 +31,8 @@ from dspark_sim.scenario_cluster import Cluster
 from dspark_sim.yamlmodel import StrictModel
 
 __all__ = [
-    "Arm", "Arrival", "Belief", "Closed", "Engine", "Gamma", "Measure", "Poisson", "PolicyChoice", "RequestClass",
-    "ScenarioModel", "Sla", "Steady", "Sweep", "WholeRun", "Workload",
+    "Arm", "Arrival", "Belief", "Closed", "Engine", "Gamma", "Measure", "Poisson", "PolicyChoice", "Replay",
+    "RequestClass", "ScenarioModel", "Sessions", "Sla", "Steady", "Sweep", "WholeRun", "Workload",
 ]
 
 MAX_REQUESTS = 10_000_000
@@ -42,7 +52,10 @@ class RequestClass(StrictModel):
     """One kind of request: its share of the traffic, its text, its lengths, its SLA."""
 
     name: Name = Field(description="name in tables and pictures")
-    share: float = Field(gt=0, le=1, description="share of the requests; the shares of all classes sum to 1")
+    share: float = Field(
+        default=1.0, gt=0, le=1,
+        description="share of the requests; those of all classes sum to 1 (absent where a log names the classes)",
+    )
     domain: Name | None = Field(default=None, description="domain of the traces' documents, e.g. math, code, chat")
     prompt_tokens: Lengths | None = Field(default=None, description="prompt lengths; absent: the workload's")
     output_tokens: Lengths | None = Field(default=None, description="output lengths; absent: the workload's")
@@ -119,7 +132,9 @@ class WholeRun(StrictModel):
     """Measure from the first arrival to the last token, ramp and drain included, as published benchmarks do."""
 
     mode: Literal["whole_run"] = Field(description="whole_run: ramp and drain included, as published benchmarks do")
-    requests: int = Field(ge=1, le=MAX_REQUESTS, description="requests that are sent")
+    requests: Annotated[int, Field(ge=1, le=MAX_REQUESTS)] | Literal["all"] = Field(
+        description="requests that are sent; all: every one of a replayed log"
+    )
 
 
 Measure: TypeAlias = Annotated[Steady | WholeRun, Field(discriminator="mode")]

@@ -18,8 +18,7 @@ from dspark_sim.cluster import Cluster
 from dspark_sim.errors import RunError
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
-from dspark_sim.traffic import ClosedLoop, OpenLoop, Submit, Traffic
-from dspark_sim.workload import RequestStream
+from dspark_sim.traffic import Submit, Traffic, make_traffic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,8 +117,8 @@ class _Stop:
         self.left, self.after = -1, -1.0
         self.retry_s = scenario.cluster.admission.retry_s if scenario.cluster is not None else 0.0
         if measure.mode == "whole_run":
-            self.left = -1  # it ends with the traffic
-        elif measure.duration_s is not None:
+            return  # it ends with the traffic
+        if measure.duration_s is not None:
             self.event = env.timeout(measure.warmup_s + measure.duration_s)
         elif measure.duration_requests is not None:
             self.left, self.after = measure.duration_requests, measure.warmup_s

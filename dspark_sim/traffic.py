@@ -53,6 +53,7 @@ def make_traffic(
     stream = RequestStream(workload, seed, replication)
     if isinstance(arrival, Closed):
         return ClosedLoop(env, stream, submit, concurrency=arrival.concurrency, think_s=arrival.think_time_s,
+                          think_steps=arrival.think_steps,
                           residual=steady, limit=limit)
     return OpenLoop(env, stream, submit, limit=limit)
 
@@ -75,7 +76,9 @@ class ClosedLoop:
     ) -> None:
         self.env, self.stream, self.submit = env, stream, submit
         self.concurrency, self.think_s, self.residual = concurrency, think_s, residual
-        self.left, self.think_steps = limit, think_steps
+        self.left: int | None = limit
+        self.total: int | None = limit
+        self.think_steps = think_steps
 
     def start(self) -> None:
         """Send the first requests; called once, before the clock runs."""
@@ -154,7 +157,7 @@ class SessionLoop:
 
     def __init__(self, env: simpy.Environment, stream: SessionStream, submit: Submit, *, limit: int | None) -> None:
         self.env, self.stream, self.submit = env, stream, submit
-        self.total = limit
+        self.total: int | None = limit
         self.open: dict[int, Session] = {}
         self.cut = 0  # turns that max_context left out, of the sessions that began
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from dspark_sim.errors import ScenarioError
 from dspark_sim.lengths import ConstantLengths, EmpiricalLengths, LognormalLengths
+from dspark_sim.rates import arrival_times, rate_of
 from dspark_sim.request import Request
-from dspark_sim.scenario_schema import Closed, Gamma, Workload
+from dspark_sim.scenario_schema import Closed, Replay, Sessions, Workload
 
-__all__ = ["PURPOSES", "RequestStream", "document_pools", "random_stream"]
+__all__ = ["PURPOSES", "RequestStream", "document_pools", "drawn", "largest_tokens", "needed", "random_stream"]
 
 IntArray: TypeAlias = npt.NDArray[np.int64]
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ def random_stream(seed: int, replication: int, purpose: str, *more: int) -> np.r
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=key)))
 
 
-def _drawn(lengths: AnyLengths, z: FloatArray, u: FloatArray) -> IntArray:
+def drawn(lengths: AnyLengths, z: FloatArray, u: FloatArray) -> IntArray:
     """(N,) lengths from standard normals z and uniforms u; each kind uses one of the two."""
     if isinstance(lengths, ConstantLengths):
         return np.full(z.size, lengths.value, dtype=np.int64)
@@ -69,8 +70,8 @@ class RequestStream:
 
     def __init__(self, workload: Workload, seed: int, replication: int) -> None:
         self._workload = workload
-        self._prompts = [_needed(c.prompt_tokens, c.name) for c in workload.classes]
-        self._outputs = [_needed(c.output_tokens, c.name) for c in workload.classes]
+        self._prompts = [needed(c.prompt_tokens, c.name) for c in workload.classes]
+        self._outputs = [needed(c.output_tokens, c.name) for c in workload.classes]
         share = np.array([c.share for c in workload.classes])
         self._share = share / share.sum()
         self._edges = np.cumsum(self._share)[:-1]
@@ -116,15 +117,9 @@ class RequestStream:
         arrival = self._workload.arrival
         if isinstance(arrival, Closed):
             raise ValueError("a closed loop has no arrival times of its own")
-        return self._times(arrival.rate_per_s, arrival.cv if isinstance(arrival, Gamma) else 1.0)
-
-    def _times(self, rate: float, cv: float) -> Iterator[float]:
-        now, shape = 0.0, 1.0 / cv**2
-        while True:
-            gaps = self._arrivals.standard_gamma(shape, CHUNK) if cv != 1.0 else self._arrivals.exponential(size=CHUNK)
-            times = now + np.cumsum(gaps) / (rate * shape)
-            yield from times.tolist()
-            now = float(times[-1])
+        assert not isinstance(arrival, Replay | Sessions), "these have streams of their own"
+        curve, cv = rate_of(arrival)
+        return arrival_times(curve, cv, self._arrivals, CHUNK)
 
     def _chunk(self) -> Iterator[tuple[int, int, int, int]]:
         of = np.searchsorted(self._edges, self._classes.random(CHUNK), side="right")
@@ -133,8 +128,8 @@ class RequestStream:
         prompt, output = np.empty(CHUNK, dtype=np.int64), np.empty(CHUNK, dtype=np.int64)
         for c in range(len(self._outputs)):
             mine = of == c
-            prompt[mine] = _drawn(self._prompts[c], z[0, mine], u[0, mine])
-            output[mine] = _drawn(self._outputs[c], z[1, mine], u[1, mine])
+            prompt[mine] = drawn(self._prompts[c], z[0, mine], u[0, mine])
+            output[mine] = drawn(self._outputs[c], z[1, mine], u[1, mine])
         return zip(of.tolist(), prompt.tolist(), output.tolist(), _texts(self._text, CHUNK), strict=True)
 
     def _begun_chunk(self) -> Iterator[tuple[int, int, int, int, int]]:
@@ -144,12 +139,24 @@ class RequestStream:
         prompt = np.empty(CHUNK, dtype=np.int64)
         for c in range(len(self._prompts)):
             mine = of == c
-            prompt[mine] = _drawn(self._prompts[c], z[mine], u[mine])
+            prompt[mine] = drawn(self._prompts[c], z[mine], u[mine])
         skipped = np.minimum(1 + (rng.random(CHUNK) * (output - 1)).astype(np.int64), output - 1)
         return zip(of.tolist(), prompt.tolist(), output.tolist(), _texts(rng, CHUNK), skipped.tolist(), strict=True)
 
 
-def _needed(lengths: AnyLengths | None, name: str) -> AnyLengths:
+def largest_tokens(workload: Workload, class_index: int) -> int:
+    """The most tokens, prompt and output together, that a request of one class may have."""
+    arrival, group = workload.arrival, workload.classes[class_index]
+    if isinstance(arrival, Replay):
+        log = arrival.log
+        return int((log.prompt + log.output).max())
+    if isinstance(arrival, Sessions):
+        return arrival.max_context
+    return needed(group.prompt_tokens, group.name).largest + needed(group.output_tokens, group.name).largest
+
+
+def needed(lengths: AnyLengths | None, name: str) -> AnyLengths:
+    """The lengths of class ``name``, which a scenario that was loaded has."""
     if lengths is None:
         raise ScenarioError(f"class {name!r} has no lengths")
     return lengths
