@@ -174,3 +174,16 @@ def test_the_cliff_of_captured_graphs(tmp_path: Path) -> None:
             "measure": {"mode": "whole_run", "requests": R}})
         first = run.steps.to_pylist()[0]
         assert (first["batch_tokens"], first["padded_tokens"], first["verify_s"]) == (tokens, padded, seconds)
+
+
+@pytest.mark.parametrize(("drafter", "length", "seconds"), [
+    ("par", 1, 0.0011), ("par", 4, 0.0011), ("auto", 1, 0.0005), ("auto", 3, 0.0015),
+])
+def test_a_block_costs_one_pass_and_a_chain_one_pass_per_token(
+    drafter: str, length: int, seconds: float, tmp_path: Path
+) -> None:
+    """One user: a parallel drafter takes 1.1 ms whatever the length, an autoregressive one 0.5 ms per token."""
+    (run,) = World(tmp_path).runs({
+        "arms": [{"name": "x", "drafter": drafter, "policy": {"name": "fixed", "length": length}}],
+        "workload.arrival.concurrency": 1})
+    assert column(run.steps, "draft_s") == pytest.approx(seconds)

@@ -138,7 +138,7 @@ def check_tokens(run: Any, drawn: dict[str, Any]) -> None:
     assert sum(run.intervals.column("steps").to_pylist()) == len(steps)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(worlds())
 def test_tokens_blocks_requests_and_text_are_conserved(drawn: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as name:
