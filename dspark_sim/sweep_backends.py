@@ -1,0 +1,203 @@
+"""Where tasks are computed: joblib's loky on this machine, or a dask or ray cluster, which this module can start.
+
+All three go through ``joblib.Parallel``. Loky is joblib's own backend; for dask and ray two small backends are
+registered here, which hand tasks to the cluster as futures: joblib's dask backend waits for ever when a task kills its
+workers, and ray's cannot give results one by one.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from importlib import import_module
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any
+
+from dspark_sim.errors import InputError, nearest
+from dspark_sim.sweep_worker import Outcome, Task, work
+
+__all__ = ["BACKENDS", "Backend", "check_backend"]
+
+BACKENDS = ("loky", "dask", "ray")
+PACKAGE = {"dask": "distributed", "ray": "ray"}
+THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+def check_backend(name: str, address: str | None) -> None:
+    """Whether a backend can be used at all, before anything is computed.
+
+    Raises:
+        InputError: unknown, its package is not installed, or an address for loky, which has none.
+    """
+    if name not in BACKENDS:
+        raise InputError(f"got {name!r}", key="--backend", allowed=", ".join(BACKENDS),
+                         suggestion=nearest(name, BACKENDS))
+    if name == "loky" and address is not None:
+        raise InputError("loky computes on this machine and has no address", key="--address",
+                         allowed="--backend dask or --backend ray")
+    if name in PACKAGE and find_spec(PACKAGE[name]) is None:
+        raise InputError(f"{name} is not installed; pip install 'dspark-sim[{name}]' installs it", key="--backend")
+
+
+class Backend:
+    """Computes tasks; a context manager that starts what it needs and stops what it started.
+
+    Args:
+        name: one of :data:`BACKENDS`, checked.
+        jobs: tasks at a time; None: all cores, of this machine or of the cluster.
+        address: of a running cluster; None: a local one is started (dask, ray).
+
+    Attributes:
+        jobs: tasks at a time, known once it is entered.
+    """
+
+    def __init__(self, name: str, jobs: int | None = None, address: str | None = None) -> None:
+        self.name, self.address = name, address
+        self._asked = jobs
+        self.jobs = jobs or 1
+        self._stack = ExitStack()
+        self._options: dict[str, Any] = {}
+
+    def __enter__(self) -> Backend:
+        import joblib
+
+        cores = joblib.cpu_count()
+        with ExitStack() as starting:
+            if self.name == "loky":
+                self.jobs = self._asked or cores
+                self._options = {"inner_max_num_threads": 1, "initializer": _begin, "initargs": (os.getpid(),)}
+            else:
+                start = _start_dask if self.name == "dask" else _start_ray
+                self.jobs, submit = start(starting, self._asked, cores, self.address)
+                joblib.register_parallel_backend(f"dspark-{self.name}", _futures_backend(submit, self.jobs))
+            self._stack = starting.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.name == "loky" and self.jobs > 1:
+            from joblib.externals.loky import get_reusable_executor
+
+            get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        self._stack.close()
+
+    def compute(self, tasks: Iterator[Task] | Sequence[Task], *, apart: bool = False) -> Iterator[Outcome]:
+        """Outcomes as they come.
+
+        Args:
+            tasks: taken one by one as workers get free (and a few ahead).
+            apart: in another process even where one task at a time would be computed in this one.
+
+        Raises:
+            Exception: of the library's own kinds, when a worker died or the cluster is gone.
+        """
+        from joblib import Parallel, delayed, parallel_config
+
+        jobs = 2 if apart and self.name == "loky" else self.jobs
+        name = self.name if self.name == "loky" else f"dspark-{self.name}"
+        options = self._options if jobs > 1 else {}
+        with parallel_config(name, n_jobs=jobs, **options):
+            parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+            yield from parallel(delayed(work)(task) for task in tasks)
+
+
+def _begin(parent: int) -> None:
+    """First thing in a loky worker: Ctrl-C is the parent's business, and a parent that was killed leaves nobody."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        import time
+
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _futures_backend(submit: Callable[[Any], Any], jobs: int) -> type[Any]:
+    """A joblib backend over anything that turns a callable into a future."""
+    from joblib.parallel import ParallelBackendBase
+
+    class Futures(ParallelBackendBase):  # type: ignore[misc]
+        supports_retrieve_callback = True
+
+        def effective_n_jobs(self, n_jobs: int) -> int:
+            return jobs
+
+        def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
+            self.parallel = parallel
+            self.waiting: set[Any] = set()
+            return jobs
+
+        def submit(self, func: Any, callback: Any = None) -> Any:
+            future = submit(func)
+            self.waiting.add(future)
+            future.add_done_callback(self.waiting.discard)
+            future.add_done_callback(callback)
+            return future
+
+        def retrieve_result_callback(self, out: Any) -> Any:
+            return out.result()
+
+        def abort_everything(self, ensure_ready: bool = True) -> None:
+            for future in list(self.waiting):
+                future.cancel()
+
+    return Futures
+
+
+def _start_dask(
+    stack: ExitStack, jobs: int | None, cores: int, address: str | None
+) -> tuple[int, Callable[[Any], Any]]:
+    """A client of a dask cluster, a local one if no address is given."""
+    import logging
+
+    distributed = import_module("distributed")  # extras: not there for everybody, and without types
+    cluster: Any = address
+    if address is None:
+        cluster = stack.enter_context(distributed.LocalCluster(
+            n_workers=jobs or cores, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL,
+            env=THREADS,
+        ))
+    try:
+        client = stack.enter_context(distributed.Client(cluster, timeout="15s"))
+    except (OSError, ValueError) as problem:
+        raise InputError(f"no dask scheduler answers at {address} ({problem})", key="--address") from None
+    workers = sum(client.nthreads().values())
+    if workers == 0:
+        raise InputError(f"the dask cluster at {address} has no workers", key="--address")
+    executor = client.get_executor(pure=False)
+    stack.callback(executor.shutdown, wait=False)
+    return min(jobs or workers, workers), executor.submit
+
+
+def _start_ray(
+    stack: ExitStack, jobs: int | None, cores: int, address: str | None
+) -> tuple[int, Callable[[Any], Any]]:
+    """A ray cluster, a local one if no address is given."""
+    import logging
+
+    ray = import_module("ray")
+    mine = not ray.is_initialized()
+    if mine:
+        how: dict[str, Any] = {"num_cpus": jobs or cores} if address is None else {"address": address}
+        if address is None:
+            how["include_dashboard"] = False
+        try:
+            ray.init(**how, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": THREADS})
+        except (ConnectionError, ValueError, RuntimeError) as problem:
+            raise InputError(f"no ray cluster answers at {address} ({problem})", key="--address") from None
+        stack.callback(ray.shutdown)
+
+    @ray.remote(num_cpus=1, max_retries=1)  # type: ignore[untyped-decorator]
+    def call(function: Any) -> Any:
+        return function()
+
+    workers = int(ray.cluster_resources().get("CPU", 1))
+    return min(jobs or workers, workers), lambda function: call.remote(function).future()
