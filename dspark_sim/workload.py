@@ -28,7 +28,8 @@ AnyLengths: TypeAlias = ConstantLengths | LognormalLengths | EmpiricalLengths
 
 PURPOSES = {
     "arrivals": 0, "classes": 1, "lengths": 2, "text": 3, "residual": 4, "policy": 5, "bootstrap": 6, "router": 7,
-    "faults": 8,
+    "faults": 8, "replay": 9,
+    "sessions": 10,
 }
 CHUNK = 1024
 NOWHEN = math.nan

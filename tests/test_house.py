@@ -21,12 +21,13 @@ FLOORS = (
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel",
     # first floor: reading what the user wrote
     "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
-    "userfile scenario scenario_schema scenario_cluster arrival_schema arms arm_setup arm_checks router router_registry "
-    "replay_log",
+    "userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions traffic_checks "
+    "scenario scenario_schema scenario_cluster arms arm_setup arm_checks router router_registry",
     # second floor: the machine
     "kv prefix line prompts batch roster decide record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
+    "traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
     "frontier perfetto lossless testing lab",
     # the roof: public names and the command line
