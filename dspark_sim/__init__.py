@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dspark_sim.runner import run
     from dspark_sim.scenario import Scenario, load_scenario
     from dspark_sim.stats import Figure
+    from dspark_sim.sweep_folder import SweepFolder, open_sweep
+    from dspark_sim.sweeper import SweepResults, sweep
     from dspark_sim.trace import AcceptanceTrace, load_trace
     from dspark_sim.traceset import open_traces
 
@@ -33,12 +35,14 @@ _HOME = {
     "AcceptanceTrace": "trace", "load_trace": "trace", "open_traces": "traceset",
     "Scenario": "scenario", "load_scenario": "scenario",
     "ArmResult": "results", "Results": "results", "Figure": "stats", "run": "runner",
+    "SweepResults": "sweeper", "sweep": "sweeper", "SweepFolder": "sweep_folder", "open_sweep": "sweep_folder",
 }
 
 __all__ = [
     "AcceptanceTrace", "ArmResult", "BudgetPolicy", "BudgetView", "DsparkSimError", "EngineSetup", "Figure",
     "HardwareProfile", "InputError", "Policy", "Results", "RunError", "Scenario", "StepOutcome", "StepView",
-    "__version__", "load_profile", "load_scenario", "load_trace", "open_traces", "run",
+    "SweepFolder", "SweepResults", "__version__", "load_profile", "load_scenario", "load_trace", "open_sweep",
+    "open_traces", "run", "sweep",
 ]
 
 

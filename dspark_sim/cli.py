@@ -6,24 +6,16 @@ Only typer is imported here, so that ``--help`` is quick. Exit codes: 0 done, 1 
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from dspark_sim.cli_options import Form, Format, NoLocal, ScenarioName, Seed, Settings
+from dspark_sim.cli_sweep import sweep
 from dspark_sim.commands.output import emit, guarded
 
 __all__ = ["app", "main"]
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    json = "json"
-    csv = "csv"
-
 
 _HELP = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
@@ -42,16 +34,6 @@ scenarios = _group("scenario", "Scenarios: what is compared, on what hardware, u
 policies = _group("policy", "Verification policies: which draft tokens the target verifies.")
 profiles = _group("profile", "Hardware profiles: what an engine's steps cost, and how that is known.")
 traces = _group("trace", "Acceptance traces: what drafters' tokens did against a target.")
-
-Form = Annotated[Format, typer.Option("--format", help="How to print; json and csv put nothing else on stdout.")]
-ScenarioName = Annotated[str, typer.Argument(metavar="SCENARIO", help="A name on the shelf, or a path.")]
-Settings = Annotated[
-    list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set a dotted key of the scenario; may be repeated.")
-]
-Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the scenario's seed.")]
-NoLocal = Annotated[
-    bool, typer.Option("--no-local-policies", help="Refuse policies that are not on the shelf (they execute code).")
-]
 
 
 def _version(asked: bool) -> None:
@@ -94,6 +76,9 @@ def run(
 
     run_command(scenario, seed=seed, out=out, settings=settings, form=form.value, quiet=quiet, plots=not no_plots,
                 local_policies=not no_local_policies, perfetto=perfetto)
+
+
+app.command()(sweep)
 
 
 @app.command()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dspark_sim.results import ArmResult, Results
     from dspark_sim.stats import Figure
 
-__all__ = ["as_text", "show"]
+__all__ = ["as_text", "bullet", "shortened", "show"]
 
 _PADDING = 2  # blanks between two columns
 
@@ -140,17 +140,17 @@ def show(results: Results, console: Console) -> None:
     if results.warnings:
         console.print(Text("\nWarnings", style="bold"))
         for line in results.warnings:
-            _bullet(console, line, "yellow")
+            bullet(console, line, "yellow")
     if results.assumptions:
-        short = [_shortened(line) for line in results.assumptions]
+        short = [shortened(line) for line in results.assumptions]
         console.print(Text("\nWhat the figures rest on", style="bold").append(
             " (in full: manifest.json, profile show, trace show)" if any(s.endswith("…") for s in short) else "",
             style="not bold dim"))
         for line in short:
-            _bullet(console, line, "dim")
+            bullet(console, line, "dim")
 
 
-def _shortened(line: str, limit: int = 200) -> str:
+def shortened(line: str, limit: int = 200) -> str:
     """Whole sentences up to ``limit`` characters, one at least; "…" says that there is more."""
     sentences = re.split(r"(?<=[.;]) ", line)
     text = sentences[0]
@@ -163,7 +163,8 @@ def _shortened(line: str, limit: int = 200) -> str:
     return text if text == line else f"{text.rstrip(';')} …"
 
 
-def _bullet(console: Console, line: str, style: str) -> None:
+def bullet(console: Console, line: str, style: str) -> None:
+    """A sentence behind a dash, folded under itself."""
     grid = Table.grid(padding=0)
     grid.add_column(width=2)
     grid.add_column(overflow="fold")

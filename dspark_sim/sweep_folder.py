@@ -124,8 +124,9 @@ def write_manifest(
                 used[kind].setdefault(name if used[kind].get(name, entry) == entry else f"{name} ({key})", entry)
     write_whole(folder / "manifest.json", as_json({
         "format": FORMAT, "status": status, "definition": definition.digest(),
-        "scenario": {"name": points[0].scenario.name, "file": definition.file, "text": definition.text},
-        "settings": dict(definition.settings), "over": {key: list(values) for key, values in definition.axes.items()},
+        "scenario": {"name": points[0].scenario.name, "file": definition.file or None, "text": definition.text,
+                     "overrides": dict(definition.settings)},
+        "over": {key: list(values) for key, values in definition.axes.items()},
         "seed": points[0].scenario.seed, "replications": points[0].scenario.replications,
         "tasks": {"total": sum(len(keys) for point in points for keys in point.keys), "found": len(found.cells),
                   "damaged": sorted(found.damaged), "of_other_sweeps": found.others, **more.pop("tasks", {})},

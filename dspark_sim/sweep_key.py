@@ -119,9 +119,7 @@ class KeyMaker:
 @lru_cache(maxsize=1)
 def code_digest() -> str:
     """Hash of the package's version and of every module that a task can run."""
-    from dspark_sim import __version__
-
-    digest = hashlib.sha256(__version__.encode())
+    digest = hashlib.sha256(_version("dspark-sim").encode())
     for name, data in sorted(code_modules().items()):
         digest.update(f"\n{name} {len(data)}\n".encode() + data)
     return digest.hexdigest()
@@ -148,4 +146,11 @@ def code_modules() -> dict[str, bytes]:
 @lru_cache(maxsize=1)
 def versions() -> dict[str, str]:
     """Libraries whose version may change a random stream or the last digit of a number."""
-    return {name: metadata.version(name) for name in LIBRARIES}
+    return {name: _version(name) for name in LIBRARIES}
+
+
+def _version(name: str) -> str:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:  # run from a checkout that was never installed
+        return "unknown"

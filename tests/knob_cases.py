@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["CASES", "DRAWN", "REFUSED", "SAID", "Case"]
+__all__ = ["CASES", "DRAWN", "REFUSED", "SAID", "SWEPT", "Case"]
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,8 @@ SAID = {  # knobs that change what people read, not what is computed
     "ProvenanceSpec.command": Case({"profile:provenance.command": "another"}),
     "ProvenanceSpec.assumptions": Case({"profile:provenance.assumptions": ["another"]}),
 }
+
+SWEPT = {"ScenarioModel.sweep", "Sweep.over", "Sweep.replications"}  # knobs of `sweep` alone, turned in test_sweep.py
 
 DRAWN = {  # knobs that change pictures only
     "Arm.label": Case({"arms.0.label": "another"}),

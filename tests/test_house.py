@@ -26,12 +26,14 @@ FLOORS = (
     # second floor: the machine
     "kv prefix line prompts batch roster decide record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures runner sweep plan validate rank report plots "
+    "metrics userview stats results notes render rundir manifest pictures runner plan validate rank report plots "
     "traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
-    "frontier perfetto lossless testing lab",
+    "frontier perfetto lossless testing lab "
+    "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
+    "sweep_folder sweep_define sweep_render",
     # the roof: public names and the command line
-    "__init__ __main__ cli commands",
+    "__init__ __main__ cli cli_options cli_sweep commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all

@@ -17,7 +17,7 @@ from dspark_sim.errors import InputError
 from dspark_sim.profile_schema import ProfileSpec
 from dspark_sim.registry import list_policies
 from dspark_sim.scenario_schema import ScenarioModel
-from tests.knob_cases import CASES, DRAWN, REFUSED, SAID, Case
+from tests.knob_cases import CASES, DRAWN, REFUSED, SAID, SWEPT, Case
 from tests.worlds import World, make_trace
 
 STEEP = {"verify": {"points": [[1, 0.001], [128, 0.128]]}}
@@ -151,7 +151,7 @@ def knobs(model: type[BaseModel], seen: set[type[BaseModel]]) -> set[str]:
 
 def test_no_knob_is_without_a_case() -> None:
     existing = knobs(ScenarioModel, set()) | knobs(ProfileSpec, set())
-    covered = [*CASES, *SAID, *REFUSED, *DRAWN]
+    covered = [*CASES, *SAID, *REFUSED, *DRAWN, *SWEPT]
     assert len(covered) == len(set(covered)), "a knob stands in two lists"
     assert existing - set(covered) == set(), "knobs that no case turns: add them to tests/knob_cases.py"
     assert set(covered) - existing == set(), "cases of knobs that do not exist"
