@@ -18,20 +18,10 @@ from dspark_sim.profile_schema import ProfileSpec
 from dspark_sim.registry import list_policies
 from dspark_sim.scenario_schema import ScenarioModel
 from tests.knob_cases import CASES, DRAWN, REFUSED, SAID, SWEPT, Case
+from tests.knob_cases_policies import POLICY_KNOBS, world_of
 from tests.worlds import World, make_trace
 
 STEEP = {"verify": {"points": [[1, 0.001], [128, 0.128]]}}
-POLICY_KNOBS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # policy.parameter: (before, after)
-    "fixed.length": ({"length": 1}, {"length": 2}),
-    "threshold.threshold": ({"threshold": 0.3}, {"threshold": 0.6}),
-    "threshold.on": ({"on": "confidence"}, {"on": "survival"}),
-    "async_global.lag": ({"lag": 2}, {"lag": 4}),
-    "async_global.min_gain": ({"min_gain": 0.0}, {"min_gain": 0.9}),
-    "async_global.new_request_survival": ({"new_request_survival": 1.0}, {"new_request_survival": 0.0}),
-    "async_global.otherwise": ({"min_gain": 5.0, "otherwise": "none"}, {"min_gain": 5.0, "otherwise": "all"}),
-    **{f"{name}.cost": ({"cost": "step"}, {"cost": "verify"})
-       for name in ("async_global", "sync_global", "early_stop", "clairvoyant")},
-}
 
 
 def turned(folder: Path, *layers: dict[str, Any]) -> World:
@@ -119,11 +109,8 @@ def test_turning_a_stated_fact_is_refused(knob: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("knob", POLICY_KNOBS)
 def test_turning_a_parameter_of_a_policy_changes_what_is_computed(knob: str, tmp_path: Path) -> None:
     name = knob.split(".")[0]
-    slope = {"profile:drafters.par.seconds": {"points": [[1, 0.004], [64, 0.02]]}}
-    if name != "clairvoyant":  # without waste, only a stair makes it choose
-        slope["profile:verify"] = {"points": [[1, 0.004], [128, 0.131]]}
     before, after = (
-        result(turned(tmp_path / str(i), slope, {"arms.0.policy": {"name": name, **parameters}}))[0]
+        result(turned(tmp_path / str(i), world_of(name), {"arms.0.policy": {"name": name, **parameters}}))[0]
         for i, parameters in enumerate(POLICY_KNOBS[knob])
     )
     assert before != after, f"{knob} changed nothing"
