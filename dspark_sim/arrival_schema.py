@@ -25,6 +25,7 @@ MAX_RATE = 1_000_000.0
 Rate: TypeAlias = Annotated[float, Field(gt=0, le=MAX_RATE)]
 Cv: TypeAlias = Annotated[float, Field(gt=0, le=100)]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
+Point: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
 _BURSTS = "standard deviation of a gap / mean gap, measured at constant rate; 1 is Poisson, above 1 comes in bursts"
 
 
@@ -59,7 +60,7 @@ class Piecewise(StrictModel):
     """A rate that changes at stated times: steps, or straight lines between the points."""
 
     kind: Literal["piecewise"] = Field(description="piecewise: the rate changes at stated times")
-    rates: Annotated[tuple[tuple[float, float], ...], Field(strict=False, min_length=1, max_length=10_000)] = Field(
+    rates: Annotated[tuple[Point, ...], Field(strict=False, min_length=1, max_length=10_000)] = Field(
         description="points [second, arrivals per second]; the first at second 0, the last rate holds on for ever"
     )
     between: Literal["hold", "linear"] = Field(

@@ -22,6 +22,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 _TICK_ROWS = 0.05  # share of rows that share their time stamp with the row before: above it, ticks shape the traffic
 _TICK_FIT = 0.95  # share of the distances between stamps that must be whole ticks
 _TICK_ERROR = 0.02  # how far from a whole tick, in ticks
+_TICK_SECONDS = 0.01  # shorter ones are shorter than an engine's step and shape nothing
 
 
 @dataclass
@@ -120,7 +121,7 @@ def build_log(
         raise ScenarioError(
             f"is {columns.arrival[bad - 1] - columns.arrival[bad]:.6g} s earlier than the row before"
             + (f" ({back.size} rows are)" if back.size > 1 else ""), file=file, line=int(columns.line[bad]),
-            allowed="rows in order of time, or `unordered: sort` in the scenario",
+            allowed="rows in order of time, or `workload.arrival.unordered: sort` in the scenario",
         )
     kept = np.flatnonzero((columns.prompt > 0) & (columns.output > 0))
     if kept.size == 0:
@@ -161,8 +162,8 @@ def _prefixes(columns: Columns, kept: IntArray) -> tuple[IntArray | None, IntArr
 def tick_of(arrival: FloatArray) -> float | None:
     """Seconds between two ticks of a coarse clock, None if the time stamps are fine enough.
 
-    A clock is coarse when more than 5 % of the rows have the time stamp of the row before, and when 95 % of the
-    distances between different stamps are a whole number of ticks (within 2 %). Requests that come in groups at fine
+    A clock is coarse when its ticks are 10 ms or longer, more than 5 % of the rows have the time stamp of
+    the row before, and 95 % of the distances between different stamps are a whole number of ticks (within 2 %). Requests that come in groups at fine
     time stamps fail the second condition: they are left alone. The tick is the mean of the shortest distances, so it
     may jitter a little (Mooncake's 3 s ticks do, by 3 ms).
     """
@@ -174,4 +175,4 @@ def tick_of(arrival: FloatArray) -> float | None:
     tick = float(moved[moved < 1.5 * low].mean())
     ticks = moved / tick
     off = np.abs(ticks - np.rint(ticks)) > _TICK_ERROR
-    return tick if float(off.mean()) <= 1 - _TICK_FIT else None
+    return tick if tick >= _TICK_SECONDS and float(off.mean()) <= 1 - _TICK_FIT else None

@@ -19,6 +19,7 @@ from dspark_sim.registry import list_policies
 from dspark_sim.scenario_schema import ScenarioModel
 from tests.knob_cases import CASES, DRAWN, REFUSED, SAID, SWEPT, Case
 from tests.knob_cases_policies import POLICY_KNOBS, world_of
+from tests.knob_cases_traffic import write_logs
 from tests.worlds import World, make_trace
 
 STEEP = {"verify": {"points": [[1, 0.001], [128, 0.128]]}}
@@ -32,6 +33,7 @@ def turned(folder: Path, *layers: dict[str, Any]) -> World:
     for name, second in (("a.csv", 0.011), ("b.csv", 0.012)):
         (folder / "profile" / name).write_text(f"batch_tokens,seconds\n1,0.01\n64,{second}\n128,0.05\n")
         (folder / name).write_text("tokens\n20\n" + ("30\n" if name == "a.csv" else "31\n"))
+    write_logs(folder)
     world.profile("profile", profile)
     world.profile("other", {"verify.points.0": [1, 0.0099]})
     world.profile("steep", STEEP)
