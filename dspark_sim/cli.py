@@ -6,6 +6,7 @@ Only typer is imported here, so that ``--help`` is quick. Exit codes: 0 done, 1 
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -79,6 +80,34 @@ def run(
 
 
 app.command()(sweep)
+
+
+class Open(StrEnum):
+    """Whether a report is opened in the browser."""
+
+    auto = "auto"
+    yes = "yes"
+    no = "no"
+
+
+@app.command()
+@guarded
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN-OR-SWEEP", help="The folder that run or sweep has written.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="The HTML file. Default: report.html in the folder.")
+    ] = None,
+    show: Annotated[
+        Open, typer.Option("--open", help="Open it in the browser; auto: when a person sits at a screen.")
+    ] = Open.auto,
+    csv: Annotated[bool, typer.Option("--csv", help="Also write each table as CSV beside it.")] = False,
+    png: Annotated[bool, typer.Option("--png", help="Also write each picture as PNG beside it.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
+) -> None:
+    """One self-contained HTML file from a finished run or sweep; prints its path."""
+    from dspark_sim.commands.report import report_command
+
+    report_command(folder, out=out, show=show.value, csv=csv, png=png, quiet=quiet)
 
 
 @app.command()

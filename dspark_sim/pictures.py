@@ -1,4 +1,4 @@
-"""Draws a run's plots in a child process, so that importing the drawing libraries costs the run no time.
+"""Draws a run's plots and report in a child process, so that importing the drawing libraries costs the run no time.
 
 The child starts with the run, imports matplotlib and seaborn meanwhile, and waits for the folder's name on its
 standard input. An end of input without a name sends it home.
@@ -30,7 +30,7 @@ class PlotProcess:
         try:
             # -P: a file seaborn.py in the user's folder must not be taken for the library
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "dspark_sim.plots"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                [sys.executable, "-P", "-m", "dspark_sim.report"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE, text=True, env=os.environ | {"MPLBACKEND": "Agg", "PYTHONPATH": path},
                 start_new_session=True,  # Ctrl-C is the parent's to handle
             )

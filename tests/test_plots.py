@@ -18,7 +18,8 @@ from dspark_sim.plots.data import RunData
 from dspark_sim.profile import load_profile
 from tests.small_world import make
 
-NAMES = {"throughput", "budget", "time", "acceptance", "batch_tokens", "step_gap", "timeline"}
+NAMES = {"throughput", "budget", "time", "acceptance", "batch_tokens", "step_gap", "timeline",
+         "positions", "drafters"}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -117,7 +118,7 @@ def test_child_draws_what_it_is_told(folder: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_child_goes_home_unasked(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "dspark_sim.plots"], stdin=subprocess.DEVNULL, capture_output=True,
+    done = subprocess.run([sys.executable, "-m", "dspark_sim.report"], stdin=subprocess.DEVNULL, capture_output=True,
                           cwd=tmp_path, check=False)
     assert done.returncode == 0
 

@@ -7,11 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.data import RunData
-from dspark_sim.plots.style import colours, figure, finish, powers_of_two, seconds_axis
+from dspark_sim.plots.style import LINES, colours, figure, finish, powers_of_two, seconds_axis
 
 __all__ = ["batch_tokens", "step_gap", "timeline"]
-
-_LINES = ("-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (10, 2)))
 
 
 def batch_tokens(data: RunData) -> Figure | None:
@@ -74,7 +72,7 @@ def step_gap(data: RunData) -> Figure | None:
         x = np.concatenate([[0.0, ms[0]], ms])
         y = np.concatenate([[1.0, 1.0], longer])
         floor = min(floor, float(longer[longer > 0].min()) if np.any(longer > 0) else 1.0)
-        ax.plot(x, np.maximum(y, 1e-12), drawstyle="steps-post", color=colour, lw=1.8, ls=_LINES[i % len(_LINES)],
+        ax.plot(x, np.maximum(y, 1e-12), drawstyle="steps-post", color=colour, lw=1.8, ls=LINES[i % len(LINES)],
                 label=arm)
     ax.set_yscale("log")
     ax.set_ylim(max(floor / 2, 1e-5), 1.3)
@@ -100,7 +98,7 @@ def timeline(data: RunData) -> Figure | None:
         return None
     fig, (ax,) = figure(8.5, 4.2)
     for i, ((arm, (x, y)), colour) in enumerate(zip(lines.items(), colours(len(lines)), strict=True)):
-        ax.plot(x, y, color=colour, lw=1.6, ls=_LINES[i % len(_LINES)], label=arm)
+        ax.plot(x, y, color=colour, lw=1.6, ls=LINES[i % len(LINES)], label=arm)
     if data.warmup:
         ax.axvspan(0, data.warmup, color="#f0f0f0", zorder=0)
         ax.annotate("warm-up,\nnot measured", (data.warmup / 2, 0.04), xycoords=("data", "axes fraction"), ha="center",

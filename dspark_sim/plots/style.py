@@ -15,7 +15,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
-__all__ = ["PARTS", "colours", "figure", "finish", "powers_of_two", "save", "seconds_axis"]
+__all__ = ["LINES", "MARKERS", "PARTS", "colours", "figure", "finish", "powers_of_two", "save", "seconds_axis"]
 
 mpl.use("Agg")
 sns.set_theme(style="ticks", context="notebook", font_scale=0.85, rc={
@@ -24,6 +24,10 @@ sns.set_theme(style="ticks", context="notebook", font_scale=0.85, rc={
     "svg.hashsalt": "dspark-sim",
 })
 _PALETTE = sns.color_palette("colorblind")
+LINES: tuple[Any, ...] = (
+    "-", (0, (5, 1.5)), (0, (6, 1.5, 1, 1.5)), (0, (1.5, 1)), (0, (5, 1, 1, 1, 1, 1)), (0, (10, 2)),
+)
+MARKERS = "os^DvP*X"
 # parts of a step's time, of a budget: fixed colours, and hatches that survive a grey printer
 PARTS = {
     "draft": (_PALETTE[1], "//"), "schedule": (_PALETTE[4], "xx"), "verify": (_PALETTE[0], ""),
