@@ -69,13 +69,17 @@ class Traffic:
     def next_time(self) -> float:
         return self.coming[0] if self.coming and len(self.issued) < self.limit else math.inf
 
-    def replace(self, engine: SlowEngine, now: float) -> None:
-        """Closed loop: a user whose request finished thinks, and sends the next."""
-        if self.open is None and len(self.issued) + len(self.coming) < self.limit:
-            if self.arrival.think_time_s == 0:
-                self.issue(engine, now, self.stream.take())
-            else:
-                self.coming.append(now + self.arrival.think_time_s)
+    def replace(self, engine: SlowEngine, ended: Request, now: float) -> None:
+        """Closed loop: a user whose request finished thinks, and sends the next if there is still one to send."""
+        if self.open is not None:
+            return
+        pause = self.arrival.think_time_s
+        if self.arrival.think_steps and ended.steps:
+            pause += self.arrival.think_steps * (ended.finished - ended.first_token) / ended.steps
+        if pause > 0:
+            self.coming = sorted([*self.coming, now + pause])
+        elif len(self.issued) < self.limit:
+            self.issue(engine, now, self.stream.take())
 
 
 def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
@@ -91,7 +95,7 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
 
     def on_finish(request: Request, now: float) -> None:
         finished.append(request)
-        traffic.replace(engine, now)
+        traffic.replace(engine, request, now)
 
     engine = SlowEngine(setup, [tpot_limit(c) for c in workload.classes], pools, rng, on_finish)
     warmup = measure.warmup_s if measure.mode == "steady" else 0.0

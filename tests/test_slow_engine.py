@@ -87,7 +87,7 @@ def random_scenario(rng: random.Random) -> dict[str, Any]:
         engine["kv_blocks"] = math.ceil(rng.choice([125, 170, 260]) / engine["kv_block_tokens"]) + 1
     closed = rng.random() < 0.6
     arrival: dict[str, Any] = {"kind": "closed", "concurrency": rng.choice([1, 3, 6, 14]),
-                               "think_time_s": rng.choice([0, 0, 0.05])}
+                               "think_time_s": rng.choice([0, 0, 0.05]), "think_steps": rng.choice([0, 0, 1.5])}
     if not closed:
         arrival = {"kind": "poisson", "rate_per_s": rng.choice([2.0, 9.0, 30.0])}
         if rng.random() < 0.5:
