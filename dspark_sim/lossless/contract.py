@@ -43,7 +43,7 @@ def check_contract(subject: Subject, seed: int) -> list[Check]:
         return [Check("contract", "answers", False, str(wrote))]
     except (PolicyFailure, ValueError) as problem:
         return [Check("contract", "answers", False, str(problem))]
-    sizes = ", ".join(map(str, subject.sizes))
+    sizes = ", ".join(map(str, sorted(subject.sizes)))
     note = f" ({subject.refused})" if subject.refused else ""
     checks = [Check("contract", "answers", True,
                     f"{steps} steps, 1 to 70 requests, block sizes {sizes}{note}, host_lag {subject.host_lag}: whole "

@@ -102,8 +102,8 @@ def worlds(G: int, *, thorough: bool = False, wide: bool = False) -> list[World]
     pair = replace(
         two, name="two moods", says="two requests; c_1 follows the last token, c_2 the drafted one; a free region",
         confidence=lambda text, drafted: (0.9, 0.1)[drafted[-1]] if drafted else (0.8, 0.5)[_last(text)],
-        seconds=(1.0, 1.0, 1.0, 1.6, 1.7, 3.0), steps=(3 if thorough else 2) if G == 2 else 1,
-        length=3 if thorough and G == 2 else 2,
+        seconds=(1.0, 1.0, 1.0, 1.6, 1.7, 3.0), steps=2 + max(more, 0) if G == 2 else 1,
+        length=2 + max(more, 0) if G == 2 else 2,
     )
     catalogue = [appendix, long, mirrored, markov, two, pair]
     return [*catalogue, three] if G <= 5 else catalogue
