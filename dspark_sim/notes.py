@@ -23,12 +23,15 @@ def assumptions(setups: Sequence[ArmSetup]) -> list[str]:
     """Sentences on every input of a run, each once: profiles, drafters' costs, traces, beliefs that are off."""
     lines: dict[str, None] = {}
     used: dict[int, tuple[Any, list[str]]] = {}
-    for setup in setups:
+    for setup in (group.setup for arm in setups for group in arm.engines):
         _, drafters = used.setdefault(id(setup.profile), (setup.profile, []))
         if setup.drafter is not None:
             drafters.append(setup.drafter_cost or setup.drafter)
     for profile, drafters in used.values():
         lines |= dict.fromkeys(profile.statements(drafters))
+    if setups and setups[0].groups:
+        groups = ", ".join(f"{g.count} × {g.name} ({g.role}, profile {g.setup.profile.name})" for g in setups[0].groups)
+        lines[f"cluster: {groups}; router {setups[0].router_source[0]}"] = None
     for setup in setups:
         if setup.trace is not None:
             lines[_trace_line(setup.trace)] = None

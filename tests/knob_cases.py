@@ -10,6 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.knob_cases_cluster import CLUSTER_CASES, CLUSTER_SAID
+from tests.knob_cases_traffic import TRAFFIC_CASES, TRAFFIC_REFUSED
+
 __all__ = ["CASES", "DRAWN", "REFUSED", "SAID", "SWEPT", "Case"]
 
 
@@ -174,3 +177,8 @@ SWEPT = {"ScenarioModel.sweep", "Sweep.over", "Sweep.replications"}  # knobs of 
 DRAWN = {  # knobs that change pictures only
     "Arm.label": Case({"arms.0.label": "another"}),
 }
+
+CASES |= {knob: Case(*case) for knob, case in CLUSTER_CASES.items()}
+SAID |= {knob: Case(*case) for knob, case in CLUSTER_SAID.items()}
+CASES |= {knob: Case(*case) for knob, case in TRAFFIC_CASES.items()}
+REFUSED |= {knob: Case(*case) for knob, case in TRAFFIC_REFUSED.items()}

@@ -54,7 +54,10 @@ def scenario(mode: str = "steady", arrival: str = "closed", **slas: dict[str, fl
     """Classes by name with their limits; one class ``c`` without an SLA by default."""
     limits = ("tps_user_min", "tpot_ms_max", "ttft_ms_max", "e2e_s_max")
     classes = [
-        SimpleNamespace(name=name, priority=0, sla=None if sla is None else SimpleNamespace(**{k: sla.get(k) for k in limits}))
+        SimpleNamespace(
+            name=name, priority=0,
+            sla=None if sla is None else SimpleNamespace(**{k: sla.get(k) for k in limits}),
+        )
         for name, sla in (slas or {"c": None}).items()
     ]
     return SimpleNamespace(
@@ -72,12 +75,14 @@ def setup(name: str = "a", gpus: int = 1, drafter: str | None = "d", **fields: A
         target="t", drafter=drafter, kind="derived", block_size=5, temperature=1.0, positions=10, documents=1,
         provenance={"source": "somewhere"},
     )
-    return SimpleNamespace(**{
+    made = SimpleNamespace(**{
         "name": name, "gpus": gpus, "engine_gpus": [gpus] * 16, "drafter": drafter, "drafter_cost": drafter,
         "trace": trace, "profile": profile, "belief_profile": profile,
         "step_scale": 1.0, "confidence_shift": 0.0, "calibrated": True, "policy_reference": "fixed",
-        "policy_parameters": {"length": 5}, "policy_source": SimpleNamespace(lossless=True), **fields,
+        "policy_parameters": {"length": 5}, "policy_source": SimpleNamespace(lossless=True), "groups": (), **fields,
     })
+    made.engines = (SimpleNamespace(setup=made),)
+    return made
 
 
 def gap_bin(seconds: float) -> int:
