@@ -198,14 +198,14 @@ def measure(scenario: Scenario, R: int, repeats: int) -> tuple[dict[str, Row], f
 
 
 def print_steps(folder: Path, sizes: list[int], repeats: int, quick: bool) -> None:
-    print("R     policy          µs/step   x calibration   M tokens/s   engine + policy + recording, µs")
+    print("R     policy            µs/step   x calibration   M tokens/s   engine + policy + recording, µs")
     for R in sizes:
         rows, unit = measure(scenario_for(folder, R, 1 if quick else SECONDS.get(R, 40)), R, repeats)
         for name, row in rows.items():
             parts = (1 - row.policy - row.recording, row.policy, row.recording)
-            print(f"{R:<5} {name:<15} {row.micro:7.1f}   {row.micro / unit:13.1f}   {row.tokens / row.cpu / 1e6:10.2f}"
+            print(f"{R:<5} {name:<17} {row.micro:7.1f}   {row.micro / unit:13.1f}   {row.tokens / row.cpu / 1e6:10.2f}"
                   f"   {' + '.join(f'{part * row.micro:.1f}' for part in parts)}")
-        print(f"{R:<5} calibration     {unit:7.1f}", flush=True)
+        print(f"{R:<5} calibration       {unit:7.1f}", flush=True)
 
 
 def print_plain(folder: Path, requests: list[int], repeats: int) -> None:
