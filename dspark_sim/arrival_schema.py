@@ -72,7 +72,7 @@ class Piecewise(StrictModel):
     def _usable(self) -> Piecewise:
         before = -1.0
         for i, (second, rate) in enumerate(self.rates):
-            at = f"rates.{i}"
+            at = f"rates[{i}]"
             if i == 0 and second != 0:
                 raise ScenarioError(f"begins at second {second:g}", key=at, allowed="a first point at second 0")
             if not before < second <= MAX_SECONDS:
@@ -82,7 +82,7 @@ class Piecewise(StrictModel):
                 raise ScenarioError(f"got a rate of {rate:g}", key=at, allowed=f"0 to {MAX_RATE:g} per second")
             before = second
         if self.rates[-1][1] == 0:
-            last = f"rates.{len(self.rates) - 1}"
+            last = f"rates[{len(self.rates) - 1}]"
             raise ScenarioError("the last rate is 0: nothing would ever arrive again", key=last,
                                 allowed="a last rate above 0")
         return self

@@ -138,7 +138,9 @@ def _pieces(file: BinaryIO, path: Path, names: Sequence[str], wanted: list[str])
                 filled |= _numpy(compute.utf8_length(text), np.int32) > 0
             if not filled.all():
                 rows = rows[filled]
-                texts = {name: text.filter(pa.array(filled)) for name, text in texts.items()}
+                bits = pa.py_buffer(np.packbits(filled, bitorder="little"))
+                mask = pa.Array.from_buffers(pa.bool_(), filled.size, [None, bits])
+                texts = {name: text.filter(mask) for name, text in texts.items()}
             yield rows, texts
     except pa.ArrowInvalid as problem:
         if bad:

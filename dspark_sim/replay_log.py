@@ -162,10 +162,10 @@ def _prefixes(columns: Columns, kept: IntArray) -> tuple[IntArray | None, IntArr
 def tick_of(arrival: FloatArray) -> float | None:
     """Seconds between two ticks of a coarse clock, None if the time stamps are fine enough.
 
-    A clock is coarse when its ticks are 10 ms or longer, more than 5 % of the rows have the time stamp of
-    the row before, and 95 % of the distances between different stamps are a whole number of ticks (within 2 %). Requests that come in groups at fine
-    time stamps fail the second condition: they are left alone. The tick is the mean of the shortest distances, so it
-    may jitter a little (Mooncake's 3 s ticks do, by 3 ms).
+    A clock is coarse when its ticks are 10 ms or longer, more than 5 % of the rows have the time stamp of the row
+    before, and 95 % of the distances between different stamps are a whole number of ticks (within 2 %). Requests that
+    come in groups at fine time stamps fail the last condition: they are left alone. The tick is the mean of the
+    shortest distances, so it may jitter a little (Mooncake's 3 s ticks do, by 3 ms).
     """
     gaps = np.diff(arrival)
     moved = gaps[gaps > 0]

@@ -36,7 +36,7 @@ def read_log(
     try:
         state = path.stat()
     except OSError as problem:
-        raise ScenarioError(f"cannot read {shown(str(path))} ({problem.strerror})", key="file") from None
+        raise ScenarioError(f"cannot read {str(path)!r} ({problem.strerror})", key="file") from None
     return _read(path, format_, class_column, unordered, (state.st_mtime_ns, state.st_size, state.st_ino))
 
 

@@ -5,16 +5,17 @@
 FOLDER holds the logs under the names that their publishers gave them (gzipped or not, both are found):
 
     AzureLLMInferenceTrace_code.csv, AzureLLMInferenceTrace_conv.csv
-        github.com/Azure/AzurePublicDataset, 2023. CC-BY 4.0: the derived files name the source and what was changed.
+        github.com/Azure/AzurePublicDataset, 2023. CC-BY 4.0: the derived files' README names the source
+        and what was changed.
     mooncake_conversation_trace.jsonl (or conversation_trace.jsonl)
         github.com/kvcache-ai/Mooncake, FAST25-release/traces. Apache-2.0.
     derived_servegen_deepseek-r1_busiest_hour.csv
         a CSV (arrived_at_s, input_tokens, output_tokens, ...) drawn from the rates and length distributions that
         github.com/alibaba/ServeGen publishes for deepseek-r1, busiest hour. Apache-2.0.
 
-A derived file is the log or a window of it, counted from the window's start, with nothing but what a replay needs: seconds
-(to the millisecond), prompt and output tokens, and Mooncake's hashes, renumbered. Every row of the window is in it.
-Line 1 is the header that the reader expects; where the numbers come from stands in scenarios/traffic/README.md.
+A derived file is the log or a window of it, counted from the window's start, with nothing but what a replay needs:
+seconds (to the millisecond), prompt and output tokens, and Mooncake's hashes, renumbered. Every row of the window is
+in it. Where the numbers come from stands in scenarios/traffic/README.md.
 """
 
 from __future__ import annotations
