@@ -189,6 +189,8 @@ def _simulate(case: Case, arm: str, at: float, extra: Mapping[str, Any], quick: 
     gpus = setups[arm].profile.gpus
     per_gpu, step = out.get("throughput_tok_s_gpu"), out.get("step_ms_mean")
     out["throughput_tok_s"] = None if per_gpu is None else per_gpu * gpus
+    tpot = out.get("tpot_ms_mean")
+    out["tps_user_harmonic"] = None if not tpot else 1e3 / tpot
     out["steps_per_s"] = None if not step else 1e3 / step
     return out
 

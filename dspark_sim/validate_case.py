@@ -27,11 +27,11 @@ __all__ = [
 Role = Literal["fitted", "predicted", "shown"]
 Text = Annotated[str, Field(min_length=1, max_length=4000)]
 QUANTITIES = (
-    "throughput_tok_s", "steps_per_s",
+    "throughput_tok_s", "tps_user_harmonic", "steps_per_s",
     *(name for name in (*HEADLINE, *MORE) if name not in ("throughput_vs_first_pct", "sla_attainment")),
 )
-"""What a table may hold. ``throughput_tok_s`` is of the whole engine, ``throughput_tok_s_gpu`` per GPU; the others as
-in the results of a run."""
+"""What a table may hold. ``throughput_tok_s`` is of the whole engine, ``throughput_tok_s_gpu`` per GPU,
+``tps_user_harmonic`` 1 / mean TPOT; the others as in the results of a run."""
 
 
 class Table(StrictModel):

@@ -12,6 +12,7 @@ __all__ = ["UNITS", "case_markdown", "rows", "summary_lines", "tables"]
 UNITS = {
     "throughput_tok_s": "throughput, tokens/s of the engine", "throughput_tok_s_gpu": "throughput, tokens/s per GPU",
     "tps_user_mean": "mean tokens/s of a user", "tps_user_concurrent": "tokens/s of a user (throughput / concurrency)",
+    "tps_user_harmonic": "tokens/s of a user (1 / mean TPOT)",
     "verification_budget": "verification budget, tokens per request and step", "tpot_ms_mean": "mean TPOT, ms",
     "tpot_ms_p50": "median TPOT, ms", "ttft_ms_p50": "median TTFT, ms", "acceptance_length": "acceptance length",
     "conditional_acceptance": "conditional acceptance", "ece_before_pct": "ECE before calibration, %",

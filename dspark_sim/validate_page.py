@@ -55,12 +55,12 @@ published:
       - [64, 4931, 11.9]
 ```
 
-and `dspark-sim validate ./my-case.yaml`. Instead of `columns` and `rows` a table may name a CSV, `file: table.csv`, with
-the columns `at`, the quantities, and if it holds several, `arm` and `role`. Quantities are `throughput_tok_s` (whole
-engine), `throughput_tok_s_gpu`, and the names that `dspark-sim run --format json` prints. `readings` are numbers read
-off two curves (throughput at equal speed, speed at equal throughput), `acceptance` compares traces without a run, `show`
-prints loads at which nothing was published, `at` sets further keys at one load, `limits` and `findings` are your words.
-Exit code 0: inside every tolerance; 1: not; 2: the case is wrong."""
+and `dspark-sim validate ./my-case.yaml`. Instead of `columns` and `rows` a table may name a CSV, `file: table.csv`,
+with the columns `at`, the quantities, and if it holds several, `arm` and `role`. Quantities are `throughput_tok_s`
+(whole engine), `throughput_tok_s_gpu`, and the names that `dspark-sim run --format json` prints. `readings` are
+numbers read off two curves (throughput at equal speed, speed at equal throughput), `acceptance` compares traces
+without a run, `show` prints loads at which nothing was published, `at` sets further keys at one load, `limits` and
+`findings` are your words. Exit code 0: inside every tolerance; 1: not; 2: the case is wrong."""
 
 
 def page(results: Sequence[CaseResult], pictures: Mapping[str, str]) -> str:

@@ -51,7 +51,7 @@ def validate_command(
             if child is not None:
                 child.draw(folder.path)
             if form == "table":
-                emit_console(lambda console: [_show(console, r) for r in results] and None)
+                emit_console(lambda console: _show_all(console, results))
             elif form == "json":
                 emit(json.dumps({"cases": [_plain(r) for r in results], "points": records}, indent=2,
                                 ensure_ascii=False, allow_nan=False) + "\n")
@@ -108,6 +108,11 @@ def _csv(records: Sequence[dict[str, object]]) -> str:
     writer.writeheader()
     writer.writerows({k: "" if v is None else v for k, v in record.items()} for record in records)
     return text.getvalue()
+
+
+def _show_all(console: Console, results: Sequence[CaseResult]) -> None:
+    for result in results:
+        _show(console, result)
 
 
 def _show(console: Console, result: CaseResult) -> None:

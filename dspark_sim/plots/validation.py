@@ -8,6 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.style import colours, figure, finish, save
 
@@ -44,7 +45,7 @@ def _case(case: Record, records: list[Record]) -> Figure | None:
         for n, arm in enumerate(arms):
             mine = sorted((r for r in records if r["arm"] == arm and r["quantity"] == quantity), key=lambda r: r["at"])
             _curve(top, below, mine, arm, colour[arm], "osD^vP*X<>"[n % 10])
-        _axes(top, below, quantity, case["axis_name"], i == 0)
+        _axes(top, below, [r for r in records if r["quantity"] == quantity], quantity, case["axis_name"], i == 0)
     top = axes[0]
     top.plot([], [], "o", color="#555555", mfc="none", label="published")
     top.plot([], [], "-", color="#555555", label="predicted")
@@ -69,20 +70,14 @@ def _curve(top: Axes, below: Axes, mine: list[Record], arm: str, colour: Any, ma
                 below.plot(r["at"], r["error"], marker, color=colour, ms=5, mfc=colour if fitted else "none")
 
 
-def _axes(top: Axes, below: Axes, quantity: str, axis: str, first: bool) -> None:
-    from matplotlib.ticker import FuncFormatter
-
+def _axes(top: Axes, below: Axes, records: list[Record], quantity: str, axis: str, first: bool) -> None:
     top.set_title(quantity, fontsize="small")
-    low, high = top.get_xlim()
-    values = [x for line in top.get_lines() for x in line.get_xdata()]
-    if values and min(values) > 0 and max(values) / min(values) >= 8:
-        top.set_xscale("log", base=2)
-        below.set_xscale("log", base=2)
+    loads = [float(r["at"]) for r in records]
+    if min(loads) > 0 and max(loads) / min(loads) >= 8:
         for ax in (top, below):
+            ax.set_xscale("log", base=2)
             ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        top.set_xlim(low, high)
-    levels = [y for line in top.get_lines() for y in line.get_ydata()]
+    levels = [float(r[k]) for r in records for k in ("predicted", "published") if r[k] is not None]
     if levels and min(levels) > 0 and max(levels) / min(levels) > 20:
         top.set_yscale("log")
     else:
