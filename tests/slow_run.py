@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dspark_sim.replay import ReplayStream
 from dspark_sim.request import Request
 from dspark_sim.workload import RequestStream, document_pools, random_stream
 from tests.slow_engine import SlowEngine
@@ -31,9 +32,11 @@ class Traffic:
     ``coming`` holds the moments of future submissions; the request itself is taken from the stream at that moment.
     """
 
-    def __init__(self, scenario: Any, stream: RequestStream) -> None:
+    def __init__(self, scenario: Any, stream: RequestStream | ReplayStream) -> None:
         self.arrival, self.measure, self.stream = scenario.workload.arrival, scenario.measure, stream
         self.limit = self.measure.requests if self.measure.mode == "whole_run" else math.inf
+        if self.limit == "all":
+            self.limit = stream.total  # type: ignore[union-attr]
         self.issued: list[Request] = []
         self.coming: list[float] = []
         self.open: Iterator[float] | None = None
@@ -44,7 +47,7 @@ class Traffic:
     def next_arrival(self, before: float) -> float:
         """A clock that can only wait: it reaches ``when`` by waiting for the difference."""
         assert self.open is not None
-        when = next(self.open)
+        when = next(self.open, math.inf)  # a replayed log has an end
         return before + (when - before) if when > before else before
 
     def start(self, engine: SlowEngine) -> None:
@@ -85,7 +88,8 @@ class Traffic:
 def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
     """One arm, one replication."""
     workload, measure = scenario.workload, scenario.measure
-    stream = RequestStream(workload, scenario.seed, replication)
+    kind = ReplayStream if workload.arrival.kind == "replay" else RequestStream
+    stream = kind(workload, scenario.seed, replication)
     domains = () if setup.trace is None else setup.trace.domain
     pools = [] if setup.trace is None else document_pools(workload, domains, scenario.seed, replication)
     arm = [a.name for a in scenario.arms].index(setup.name)
@@ -101,7 +105,7 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
     warmup = measure.warmup_s if measure.mode == "steady" else 0.0
     until, wanted = math.inf, math.inf
     if measure.mode == "whole_run":
-        wanted = measure.requests
+        wanted = traffic.limit
     elif measure.duration_s is not None:
         until = warmup + measure.duration_s
     else:
