@@ -37,8 +37,12 @@ class DraftCost:
     per_token: StepCurve | None = None
 
     def __call__(self, requests: int, longest: int, resumed: int = 0) -> float:
-        """Seconds to draft for ``requests`` rows, the longest of ``longest`` tokens, ``resumed`` after a pause."""
-        if requests == 0 or longest == 0:
+        """Seconds to draft for ``requests`` rows, the longest of ``longest`` tokens, ``resumed`` after a pause.
+
+        A parallel drafter computes whole blocks: rows that stop inside them (``stop_drafting``) save its sequential
+        head only, so ``requests`` are those that began. An autoregressive one saves the tokens that it does not draft.
+        """
+        if requests == 0 or (longest == 0 and self.kind == "autoregressive"):
             return 0.0
         s = self.seconds(requests)
         if self.kind == "autoregressive":
@@ -118,13 +122,20 @@ class StepCost:
         self._draft = np.zeros(max_requests + 1) if draft is None else draft.seconds.at(r)
         self._draft[0] = 0.0
         self._autoregressive = draft is not None and draft.kind == "autoregressive"
+        self.parallel = not self._autoregressive
+        self._beyond_tokens = 1 << 62 if verify.extrapolate is None else verify.last
+        self._beyond_prefill = 1 << 62 if prefill is None or prefill.extrapolate is None else prefill.last
+        by_requests = [schedule, fixed, overhead]
+        if draft is not None:
+            by_requests += [draft.seconds, draft.per_token, draft.catch_up]
+        self._beyond_requests = min([c.last for c in by_requests if c is not None and c.extrapolate], default=1 << 62)
         self._per_token = None if draft is None or draft.per_token is None else draft.per_token.at(r)
         self._catch_up = None if draft is None or draft.catch_up is None else draft.catch_up.at(r)
 
     # -- one step, by part -------------------------------------------------------------------------------------
     def draft_seconds(self, requests: int, longest: int, resumed: int = 0) -> float:
         """Seconds of drafting; see :class:`DraftCost`."""
-        if requests == 0 or longest == 0:
+        if requests == 0 or (longest == 0 and self._autoregressive):
             return 0.0
         s = float(self._draft[requests])
         if self._autoregressive:
@@ -156,6 +167,10 @@ class StepCost:
         """The size that the engine really runs for ``tokens`` (see :meth:`StepCurve.pad`); 0 for none."""
         return int(self._padded[tokens]) if tokens <= self.max_tokens else self.verify_curve.pad(tokens)
 
+    def extrapolated(self, tokens: int, prefill: int, requests: int) -> bool:
+        """Whether a step of this size is larger than what some curve of it was measured at."""
+        return tokens > self._beyond_tokens or prefill > self._beyond_prefill or requests > self._beyond_requests
+
     def other_seconds(self, requests: int, kv_tokens: int = 0) -> float:
         """Seconds that depend on R and the KV read only: alpha, kappa, fixed and speculation overhead."""
         s = float(self._other[requests])
@@ -171,7 +186,7 @@ class StepCost:
     def step(self, B: int, R: int, kv: int = 0, drafted: int | None = None) -> float:
         """Believed seconds of the whole step; ``drafted`` is the longest draft length (None: the block size)."""
         longest = self.block_size if drafted is None else drafted
-        return self.draft_seconds(R, longest) + self.schedule_seconds(R) + self.verify(B, R, kv)
+        return self.draft_seconds(R if longest else 0, longest) + self.schedule_seconds(R) + self.verify(B, R, kv)
 
     def table(
         self, R: int, prefill: int = 0, kv: int = 0, *, part: Literal["step", "verify"] = "step",
@@ -193,7 +208,8 @@ class StepCost:
             base = self._verify[tokens:end] if end <= self.max_tokens + 1 else self._gather(np.arange(tokens, end))
         extra += self.other_seconds(R, kv)
         if part == "step":
-            extra += self.draft_seconds(R, self.block_size if longest is None else longest)
+            length = self.block_size if longest is None else longest
+            extra += self.draft_seconds(R if length else 0, length)
             extra += self.schedule_seconds(R)
         return base if extra == 0.0 else base + extra
 

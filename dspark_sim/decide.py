@@ -31,6 +31,7 @@ class Decider:
     Attributes:
         synchronous: the step waits for the decision (the profile's ``schedule``).
         drafted: (R,) of the last decision, None when every row drafted a full block.
+        begun: rows that began to draft, before ``stop_drafting``; a parallel drafter is paid for them all.
         drafted_sum, verified_sum, widest: sums and the longest ℓ of the last decision.
     """
 
@@ -45,7 +46,8 @@ class Decider:
         self.observes = self._observe is not None
         self._shortens = self._draft is not None or self._stop is not None
         self.drafted: IntArray | None = None
-        self.drafted_sum = self.verified_sum = self.widest = 0
+        self._planned: IntArray | None = None
+        self.begun = self.drafted_sum = self.verified_sum = self.widest = 0
         self._outcomes: deque[StepOutcome] = deque()
         self._full: dict[int, IntArray] = {}
         self._bundle: object = None
@@ -81,6 +83,7 @@ class Decider:
             full.flags.writeable = False
         view.drafted, drafted = full, None
         longest, drafting, resumed = G, R, 0
+        self.begun = R
         if self._shortens:
             rows.drafted = None
             drafted = self._draft_lengths(view, full)
@@ -89,7 +92,7 @@ class Decider:
                 if not rows.partial:
                     rows.become_partial()
             if rows.partial:
-                resumed = self._resumed(full if drafted is None else drafted)
+                resumed = self._resumed(full if self._planned is None else self._planned)
         self.drafted = rows.drafted = drafted
         self.drafted_sum = R * G if drafted is None else int(drafted.sum())
         if G:
@@ -109,6 +112,9 @@ class Decider:
                 drafted = None if answer == self.block_size else np.full(R, int(answer), dtype=np.int64)
             else:
                 drafted = self._checked(answer, R, None, "draft_lengths").copy()
+        self._planned = drafted
+        if drafted is not None:
+            self.begun = int(np.count_nonzero(drafted))
         if self._stop is not None:
             if drafted is not None:
                 view.drafted = self.rows.drafted = drafted
@@ -124,7 +130,7 @@ class Decider:
         return drafted
 
     def _resumed(self, drafted: IntArray) -> int:
-        """Rows that skipped drafting in their last decode step and draft now."""
+        """Rows that skipped drafting in their last decode step and draft now; ``drafted``: what was planned."""
         last = self.batch.ints[LAST_DRAFT, : drafted.size]
         resumed = int(np.count_nonzero((last == 0) & (drafted > 0)))
         last[:] = drafted

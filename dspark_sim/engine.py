@@ -161,7 +161,7 @@ class Engine:
             )
             step.drafted = decider.drafted_sum
             step.tokens = R * (1 + decider.widest) if cost.ragged == "padded" else R + decider.verified_sum
-            step.draft = cost.draft_seconds(drafting, longest, resumed)
+            step.draft = cost.draft_seconds(decider.begun if cost.parallel else drafting, longest, resumed)
             if decider.synchronous:
                 step.schedule = cost.schedule_seconds(R)
         step.verify = cost.verify_seconds(step.tokens, prefill_tokens)
@@ -200,7 +200,8 @@ class Engine:
         self.recorder.step((
             self.number, self.steps, step.start, step.draft, step.schedule, step.verify, step.other, now,
             step.requests, step.drafted, verified, accepted, emitted, step.prefill_tokens, batch_tokens,
-            cost.padded_tokens(charged), step.kv_tokens, step.waiting, gap, gap_rows, charged > cost.verify_curve.last,
+            cost.padded_tokens(charged), step.kv_tokens, step.waiting, gap, gap_rows,
+            cost.extrapolated(charged, step.prefill_tokens, step.requests),
         ))
         self.steps += 1
 

@@ -95,8 +95,8 @@ def simulate(
     warnings = []
     if recorder.extrapolated:
         warnings.append(
-            f"{recorder.extrapolated} of {recorder.steps_recorded} steps asked for more than the "
-            f"{setup.profile.verify.last} tokens that profile {setup.profile.name} was measured to: "
+            f"{recorder.extrapolated} of {recorder.steps_recorded} steps were larger than what profile "
+            f"{setup.profile.name} was measured at (verify: up to {setup.profile.verify.last} tokens): "
             "their time is extrapolated"
         )
     start = 0.0 if measure.mode == "whole_run" else measure.warmup_s

@@ -20,12 +20,12 @@ def drafter_cost(setup: Any) -> Any:
     return entries[name] if name in entries else entries[name.rsplit("-", 1)[0]]
 
 
-def price(setup: Any, drafted: list[int], verified: list[int], resumed: int, prefill: int, kv_tokens: int
-          ) -> tuple[tuple[float, float, float, float], int, int]:
+def price(setup: Any, planned: list[int], drafted: list[int], verified: list[int], resumed: int, prefill: int,
+          kv_tokens: int) -> tuple[tuple[float, float, float, float], int, int]:
     """Seconds of a step by part (draft, schedule, verify, other), its batch tokens, and the size that was charged.
 
     Args:
-        drafted, verified: of each decoding row.
+        planned, drafted, verified: of each decoding row; drafted is where drafting stopped.
         resumed: rows that draft again after a step in which they did not.
         prefill: prompt tokens of the step.
         kv_tokens: KV tokens that attention reads.
@@ -33,14 +33,14 @@ def price(setup: Any, drafted: list[int], verified: list[int], resumed: int, pre
     profile, R = setup.profile, len(drafted)
 
     draft_s = 0.0
-    drafting = [n for n in drafted if n > 0]
-    if drafting:
-        cost = drafter_cost(setup)
-        draft_s = seconds_of(cost.seconds, len(drafting))
+    cost = None if setup.drafter is None else drafter_cost(setup)
+    drafting = sum(1 for n in (drafted if cost is not None and cost.kind == "autoregressive" else planned) if n > 0)
+    if cost is not None and drafting:
+        draft_s = seconds_of(cost.seconds, drafting)
         if cost.kind == "autoregressive":
-            draft_s *= max(drafting)
+            draft_s *= max(drafted)
         elif cost.per_token is not None:
-            draft_s += seconds_of(cost.per_token, len(drafting)) * max(drafting)
+            draft_s += seconds_of(cost.per_token, drafting) * max(drafted)
         if resumed and cost.catch_up is not None:
             draft_s += seconds_of(cost.catch_up, resumed)
 

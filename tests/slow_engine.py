@@ -45,6 +45,7 @@ class SlowEngine(SlowQueue):
         self.policy = setup.make_policy()
         self.unobserved: list[StepOutcome] = []
         self.decode_steps = 0
+        self.planned: list[int] = []  # draft lengths of this step before stop_drafting
         self.steps: list[dict[str, Any]] = []
         self.gaps: list[tuple[float, float]] = []  # (moment, seconds since the request's user was last served)
         self.visited: dict[int, list[tuple[int, int]]] = {}
@@ -87,9 +88,10 @@ class SlowEngine(SlowQueue):
         prefill = self.plan_prefill(len(rows))
         prefill_tokens = sum(take for _, take in prefill)
         kv_tokens = sum(seat.context for seat in rows)
+        self.planned = []
         drafted, verified = self.decide(rows, now, prefill_tokens, kv_tokens) if rows else ([], [])
-        resumed = sum(1 for seat, n in zip(rows, drafted, strict=True) if n > 0 and seat.paused)
-        seconds, tokens, padded = price(self.setup, drafted, verified, resumed, prefill_tokens, kv_tokens)
+        resumed = sum(1 for seat, n in zip(rows, self.planned, strict=True) if n > 0 and seat.paused)
+        seconds, tokens, padded = price(self.setup, self.planned, drafted, verified, resumed, prefill_tokens, kv_tokens)
         draft_s, schedule_s, verify_s, other_s = seconds
         total = draft_s + schedule_s + verify_s + other_s
         if total == math.inf:
@@ -119,6 +121,7 @@ class SlowEngine(SlowQueue):
         """Ask the policy: how much to draft, where drafting stopped, how much to verify."""
         R = len(rows)
         if self.setup.drafter is None:
+            self.planned = [0] * R
             return [0] * R, [0] * R
         memory = SlowRows(self, rows)
         facts = dict(step=self.decode_steps, now=now, prefill_tokens=prefill, waiting=len(self.waiting),
@@ -127,7 +130,7 @@ class SlowEngine(SlowQueue):
         if hasattr(self.policy, "draft_lengths"):
             answer = self.policy.draft_lengths(budget_view(self, rows, memory, facts))
             drafted = [int(n) for n in np.broadcast_to(np.asarray(answer), (R,))]
-        memory.drafted = drafted
+        memory.drafted = self.planned = drafted
         if hasattr(self.policy, "stop_drafting"):
             drafted = [int(n) for n in self.policy.stop_drafting(step_view(self, rows, memory, facts))]
             memory.drafted = drafted
@@ -140,7 +143,7 @@ class SlowEngine(SlowQueue):
                ) -> tuple[list[int], list[int]]:
         """Every row's outcome: read the trace where the request stands in its text, and move on."""
         accepted, emitted = [], []
-        for seat, d, v in zip(rows, drafted, verified, strict=True):
+        for seat, p, d, v in zip(rows, self.planned, drafted, verified, strict=True):
             request = seat.request
             kept = 0
             if self.setup.drafter is not None:
@@ -148,7 +151,7 @@ class SlowEngine(SlowQueue):
                 self.visited.setdefault(request.id, []).append((request.emitted, row))
                 kept = min(v, int(self.trace.accepted[row]))
                 seat.history.append(self.text.survival_of(row, d, math.nan))
-                seat.paused = d == 0
+                seat.paused = p == 0
             tokens = min(kept + 1, request.output_tokens - request.emitted)
             request.steps += 1
             request.drafted += d

@@ -10,6 +10,7 @@ from typing import Any
 from dspark_sim.replay import ReplayStream
 from dspark_sim.request import Request
 from dspark_sim.workload import RequestStream, document_pools, random_stream
+from tests.slow_cost import drafter_cost
 from tests.slow_engine import SlowEngine
 
 __all__ = ["SlowRun", "slow_simulate"]
@@ -174,7 +175,7 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
         for name in ("drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens"):
             row[name] = sum(s[name] for s in mine)
         row["waiting_seconds"] = in_order(s["waiting"] * s["seconds"] for s in mine)
-        row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, engine.setup.profile.verify))
+        row["extrapolated_steps"] = sum(1 for s in mine if beyond(s, engine.setup))
         row["finished"] = sum(1 for r in finished if bin_of(r.finished, width) == k)
         bins = sorted(math.floor(math.log(gap) * 100) for moment, gap in engine.gaps if bin_of(moment, width) == k)
         row["gap_bin"] = sorted(set(bins))
@@ -195,6 +196,13 @@ def in_order(values: Iterator[float]) -> float:
     return total
 
 
-def beyond(step: dict[str, Any], verify: Any) -> bool:
-    """Whether the step was larger than any batch that the verify curve was measured at."""
-    return bool(step["padded_tokens"] > verify.last)
+def beyond(step: dict[str, Any], setup: Any) -> bool:
+    """Whether the step was larger than what an extrapolated curve of it was measured at."""
+    profile = setup.profile
+    by_requests = [profile.schedule if setup.policy_source.timing == "synchronous" else None, profile.fixed]
+    if setup.drafter is not None:
+        draft = drafter_cost(setup)
+        by_requests += [profile.speculation_overhead, draft.seconds, draft.per_token, draft.catch_up]
+    sizes = [(step["padded_tokens"], profile.verify), (step["prefill_tokens"], profile.prefill)]
+    sizes += [(step["requests"], curve) for curve in by_requests]
+    return any(curve is not None and curve.extrapolate and size > curve.last for size, curve in sizes)

@@ -154,8 +154,15 @@ def test_an_autoregressive_drafter_pays_per_token_of_the_longest_draft() -> None
 def test_catching_up_costs_once_per_pause_and_nothing_is_free_but_nothing() -> None:
     cost = DraftCost("parallel", line((1, 1.0), (3, 3.0)), catch_up=line((1, 10.0), (2, 20.0)))
     assert cost(3, 5, resumed=2) == 23.0
-    assert cost(3, 0, resumed=2) == 0.0
     assert cost(0, 5) == 0.0
+    assert cost(0, 0, resumed=2) == 0.0
+
+
+def test_stopping_inside_the_block_saves_what_the_drafter_has_not_computed_yet() -> None:
+    """Three rows begin and all stop before their first token: a block is computed anyway, single tokens are not."""
+    assert DraftCost("parallel", line((1, 1.0), (3, 3.0)), per_token=line((1, 0.1), (3, 0.3)))(3, 0) == 3.0
+    assert DraftCost("autoregressive", line((1, 1.0), (3, 3.0)))(3, 0) == 0.0
+    assert DraftCost("autoregressive", line((1, 1.0), (3, 3.0)))(3, 2) == 6.0
 
 
 # -- the step --------------------------------------------------------------------------------------------------------
