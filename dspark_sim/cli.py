@@ -102,12 +102,16 @@ def report(
     ] = Open.auto,
     csv: Annotated[bool, typer.Option("--csv", help="Also write each table as CSV beside it.")] = False,
     png: Annotated[bool, typer.Option("--png", help="Also write each picture as PNG beside it.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="ARM", help="What a sweep's frontier is read against. Default: "
+                                 "the first arm.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No remarks on stderr.")] = False,
 ) -> None:
     """One self-contained HTML file from a finished run or sweep; prints its path."""
     from dspark_sim.commands.report import report_command
 
-    report_command(folder, out=out, show=show.value, csv=csv, png=png, quiet=quiet)
+    report_command(folder, out=out, show=show.value, csv=csv, png=png, quiet=quiet, baseline=baseline)
 
 
 @app.command()

@@ -14,15 +14,16 @@ Shapes: L loads, N replications. Pure functions; nothing is read or written here
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.stats import Figure, interval
 
-__all__ = ["COLLAPSED", "ArmCurve", "Reading", "nice_levels", "shared_range", "throughput_gain", "tps_gain"]
+__all__ = ["COLLAPSED", "ArmCurve", "Reading", "curves", "nice_levels", "shared_range", "throughput_gain", "tps_gain"]
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -98,6 +99,42 @@ class Reading:
     words: str = ""
 
 
+def curves(
+    rows: Sequence[Mapping[str, Any]], tasks: Sequence[Mapping[str, Any]], load: str, tps: str = "tps_user_concurrent"
+) -> list[ArmCurve]:
+    """The arms of a sweep's tables, in the order in which they first occur.
+
+    Args:
+        rows: of the aggregated table, all at one value of every other grid key.
+        tasks: of the table by replication, likewise; empty if there is none.
+        load: the grid key that is the load, a number in every row.
+        tps: the figure that is the speed of a user; the paper's is throughput over decoding requests.
+    """
+    out = []
+    for arm in dict.fromkeys(row["arm"] for row in rows):
+        mine = sorted((row for row in rows if row["arm"] == arm), key=lambda row: row[load])
+        by = {(t[load], t["replication"]): t for t in tasks if t["arm"] == arm}
+        replications = sorted({r for _, r in by})
+
+        def column(name: str, mine: list[Mapping[str, Any]] = mine) -> FloatArray:
+            return np.array([_number(row.get(name)) for row in mine])
+
+        def grid(
+            name: str, mine: list[Mapping[str, Any]] = mine, by: Mapping[Any, Mapping[str, Any]] = by,
+            replications: list[int] = replications,
+        ) -> FloatArray | None:
+            if not replications:
+                return None
+            return np.array([[_number(by.get((row[load], r), {}).get(name)) for r in replications] for row in mine])
+
+        q = "throughput_tok_s_gpu"
+        out.append(ArmCurve(
+            str(arm), column(load), column(tps), column(q), grid(tps), grid(q), column(f"{tps}_ci95_low"),
+            column(f"{tps}_ci95_high"), column(f"{q}_ci95_low"), column(f"{q}_ci95_high"),
+        ))
+    return out
+
+
 def throughput_gain(arm: ArmCurve, baseline: ArmCurve, tps: float) -> Reading:
     """Throughput of ``arm`` against ``baseline`` where both give each user ``tps`` tokens/s."""
     return _read(arm, baseline, tps, at_tps=True)
@@ -163,7 +200,9 @@ def _gain(arm: ArmCurve, baseline: ArmCurve, level: float, mean: float | None, a
     if mean is None or n < 2:
         return Figure(mean), ""
     if known < n:
-        return Figure(mean), f"no interval: only {known} of {n} replications reach this level in both arms"
+        unit = _TPS if at_tps else _THROUGHPUT
+        return Figure(mean), (f"no interval for {arm.arm} at {level:,.6g} {unit}: only {known} of {n} replications "
+                              "reach it in both arms")
     half = interval(gains).half_width or 0.0
     return Figure(mean, mean - half, mean + half), ""
 
@@ -204,3 +243,7 @@ def _range(values: FloatArray) -> tuple[float, float]:
     """Smallest and largest defined value; NaN without any."""
     known = values[np.isfinite(values)]
     return (float(known.min()), float(known.max())) if known.size else (float("nan"), float("nan"))
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)

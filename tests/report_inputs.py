@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import dspark_sim
+from dspark_sim.sweeper import sweep
 from tests.small_world import make
 
 EVIL = "<script>boom('x')</script>"
@@ -44,6 +45,14 @@ def evil_run(place: Path) -> Path:
     (place / "evil.yaml").write_text(text)
     dspark_sim.run(place / "evil.yaml", place / "out")
     return place / "out"
+
+
+def small_sweep(place: Path) -> Path:
+    """A finished sweep over loads and the engine's lag, with one arm that fails."""
+    scenario = make(place, "  - {name: broken, drafter: dspark, policy: ./broken.py}\n")
+    done = sweep(scenario, {"engine.host_lag": (0, 2), "workload.arrival.concurrency": (1, 4, 12)},
+                 out=place / "sweep", jobs=1, overrides={"measure.duration_s": 1})
+    return done.folder
 
 
 def chromium() -> str:

@@ -115,7 +115,7 @@ def test_no_interval_when_a_replication_falls_short() -> None:
     got = throughput_gain(arm, base, 80)
     assert got.gain_pct.mean is not None
     assert got.gain_pct.half_width is None
-    assert "only 1 of 2 replications" in got.words
+    assert "no interval for arm at 80 tok/s per user: only 1 of 2 replications" in got.words
 
 
 def test_shared_range_and_round_levels() -> None:

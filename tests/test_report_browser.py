@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import pytest
 
 from dspark_sim.report import write_report
-from tests.report_inputs import browse, evil_run
+from tests.report_inputs import browse, evil_run, small_sweep
 
 # Appended to the page: waits for everything, then writes what it found into the document's title.
 PROBE = """
@@ -68,6 +68,16 @@ def _page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.fixture(name="sweep", scope="module")
+def _sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a sweep over two keys, with the same probe."""
+    (path,) = write_report(small_sweep(tmp_path_factory.mktemp("sweep")))
+    text = path.read_text(encoding="utf-8").replace('id="points"', 'id="comparison"')
+    path.write_text(text.replace("<head>", f"<head>{CATCH}", 1).replace("</body>", f"{PROBE}</body>", 1),
+                    encoding="utf-8")
+    return path
+
+
 def probe(page: Path, profile: Path, width: int, *options: str) -> dict[str, object]:
     """In a frame of ``width``: a browser without a window has a smallest width of its own (500)."""
     if width >= 500:
@@ -103,6 +113,14 @@ def test_fits_and_is_quiet(page: Path, tmp_path: Path, width: int) -> None:
     assert all(w > 500 for w in got["pictures"])  # type: ignore[attr-defined]
     if width == PHONE:
         assert got["scrolls"] is True  # the wide table scrolls inside its frame
+
+
+def test_a_sweep_fits_and_is_quiet(sweep: Path, tmp_path: Path) -> None:
+    for width in (PHONE, DESK):
+        got = probe(sweep, tmp_path / f"profile-{width}", width)
+        assert (got["errors"], got["requests"], got["wide"]) == ([], [], [])
+        assert got["content"] <= width  # type: ignore[operator]
+        assert len(got["pictures"]) == 6  # type: ignore[arg-type]
 
 
 def test_tables_sort_with_undefined_last(page: Path, tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from dspark_sim.commands.output import emit, note
 __all__ = ["report_command"]
 
 
-def report_command(folder: Path, *, out: Path | None, show: str, csv: bool, png: bool, quiet: bool) -> None:
+def report_command(folder: Path, *, out: Path | None, show: str, csv: bool, png: bool, quiet: bool,
+                   baseline: str | None = None) -> None:
     """Write the report and print its path; ``show``: ``yes``, ``no`` or ``auto`` (a person at a screen)."""
     from dspark_sim.report import write_report
 
-    files = write_report(folder, out, csv=csv, png=png)
+    files = write_report(folder, out, csv=csv, png=png, baseline=baseline)
     emit(f"{files[0]}\n")
     if not quiet and len(files) > 1:
         note(f"and {len(files) - 1} files beside it")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from dspark_sim.plots.sweepdata import SweepData
     from dspark_sim.profile import HardwareProfile
 
-__all__ = ["draw_profile", "draw_run"]
+__all__ = ["draw_profile", "draw_run", "draw_sweep"]
 
 
 def draw_run(folder: Path, target: Path | None = None, missing: list[str] | None = None) -> list[Path]:
@@ -51,6 +52,42 @@ def draw_run(folder: Path, target: Path | None = None, missing: list[str] | None
         figure = draw()
         if figure is not None:
             out.append(save(figure, target / f"{name}.png"))
+    return out
+
+
+MAX_FACETS = 6
+
+
+def draw_sweep(
+    data: SweepData, target: Path, baseline: str, missing: list[str] | None = None
+) -> list[Path]:
+    """Draw a sweep: frontier, load and time for each combination of the grid keys that are not the axis.
+
+    Args:
+        data: of the sweep.
+        target: the folder for the pictures.
+        baseline: the arm whose collapse is marked.
+        missing: gets sentences on what is not drawn.
+    """
+    from dspark_sim.plots import frontier
+    from dspark_sim.plots.style import save
+
+    target.mkdir(exist_ok=True)
+    out = []
+    for number, facet in enumerate(data.facets[:MAX_FACETS], 1):
+        mark = "" if len(data.facets) == 1 else f"-{number}"
+        for name in ("frontier", "load", "time_by_load"):
+            figure = getattr(frontier, name)(data, facet, baseline)
+            if figure is not None:
+                out.append(save(figure, target / f"{name}{mark}.png"))
+    if missing is not None:
+        if data.axis is None:
+            missing.append("No curves: no key of the grid has numbers as its values.")
+        elif not data.is_load:
+            missing.append(f"No frontier: {data.axis} is not a load, so equal speed or equal throughput mean nothing.")
+        if len(data.facets) > MAX_FACETS:
+            missing.append(f"Pictures of the first {MAX_FACETS} of {len(data.facets)} combinations of the other keys; "
+                           "the tables hold all of them.")
     return out
 
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from dspark_sim.errors import InputError
-from dspark_sim.report.captions import alt_text, caption
+from dspark_sim.report.captions import alt_text, caption, sweep_alt_text
 from dspark_sim.report.folder import Folder, open_folder
 from dspark_sim.report.page import Page, Picture, render
 from dspark_sim.report.run_page import run_page
@@ -23,7 +23,7 @@ REPORT = "report.html"
 
 def write_report(
     folder: Path, out: Path | None = None, *, csv: bool = False, png: bool = False,
-    drawn: tuple[list[Path], list[str]] | None = None,
+    baseline: str | None = None, drawn: tuple[list[Path], list[str]] | None = None,
 ) -> list[Path]:
     """Write the report of a run's or sweep's folder.
 
@@ -32,6 +32,7 @@ def write_report(
         out: the HTML file; None for ``report.html`` in the folder.
         csv: also write each table as ``<stem>-<table>.csv`` beside it.
         png: also write each picture as ``<stem>-<picture>.png`` beside it.
+        baseline: the arm that a sweep's frontier is read against; None for the first.
         drawn: pictures that are there already, in order, and why others are not; None draws them.
 
     Returns:
@@ -46,7 +47,9 @@ def write_report(
         raise InputError("is a folder", file=target, key="--out", allowed="the name of a file")
     if not target.resolve().parent.is_dir():
         raise InputError("its folder does not exist", file=target, key="--out")
-    page = _page(source, drawn)
+    if baseline is not None and source.kind == "run":
+        raise InputError("a run's arms are compared with its first", key="--baseline", allowed="a sweep's folder")
+    page = _page(source, drawn, baseline)
     files = {target: render(page).encode()}
     beside = target.with_suffix("")
     if csv:
@@ -64,10 +67,12 @@ def write_report(
     return list(files)
 
 
-def _page(source: Folder, drawn: tuple[list[Path], list[str]] | None) -> Page:
+def _page(source: Folder, drawn: tuple[list[Path], list[str]] | None, baseline: str | None) -> Page:
     """Read, drawn and put together; whatever a damaged folder lacks becomes one sentence."""
     try:
         with tempfile.TemporaryDirectory() as place:
+            if source.kind == "sweep":
+                return _sweep(source, Path(place), baseline)
             paths, missing = _draw(source, Path(place)) if drawn is None else drawn
             return run_page(source, [_picture(path, source) for path in paths], missing)
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -87,3 +92,18 @@ def _draw(source: Folder, place: Path) -> tuple[list[Path], list[str]]:
 def _picture(path: Path, source: Folder) -> Picture:
     name = path.stem
     return Picture(name, path.read_bytes(), alt_text(name, source.summary["arms"]), caption(name))
+
+
+def _sweep(source: Folder, place: Path, baseline: str | None) -> Page:
+    from dspark_sim.plots import draw_sweep
+    from dspark_sim.plots.sweepdata import SweepData
+    from dspark_sim.report.sweep_page import baseline_of, sweep_page
+
+    data = SweepData(source.path)
+    if not data.rows:
+        raise InputError("holds no rows: nothing of the sweep had finished", file=source.path / "aggregate.parquet")
+    base = baseline_of(data, baseline)
+    missing: list[str] = []
+    pictures = [Picture(path.stem, path.read_bytes(), sweep_alt_text(path.stem, data), caption(path.stem))
+                for path in draw_sweep(data, place, base, missing)]
+    return sweep_page(source, data, base, pictures, missing)

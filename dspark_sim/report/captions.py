@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["alt_text", "caption"]
+import numpy as np
+
+if TYPE_CHECKING:
+    from dspark_sim.plots.sweepdata import SweepData
+
+__all__ = ["alt_text", "caption", "sweep_alt_text"]
 
 _CAPTIONS = {
     "throughput": "Left: bars with 95 % intervals, the change against the first arm in brackets. Right: the dot is the "
@@ -22,8 +27,8 @@ _CAPTIONS = {
                  "marks: over the positions that a server visits when it verifies whole blocks.",
     "drafters": "From the traces and the hardware profile: rounds with every draft token verified. Longer blocks "
                 "accept more, and cost more per round.",
-    "frontier": "Up and to the right is better. Each mark is one load; bands are 95 % intervals. The first readable "
-                "comparison is along a vertical line (same speed for users) or a horizontal one (same throughput).",
+    "frontier": "Up and to the right is better. Each mark is one load; bands are 95 % intervals. Compare along a "
+                "vertical line (same speed for users) or a horizontal one (same throughput).",
     "load": "Left: what the whole GPU gives. Right: how many tokens per request each arm verifies as the load rises.",
     "time_by_load": "One panel per arm: milliseconds of a step by part, and how they grow with the load.",
 }
@@ -31,7 +36,7 @@ _CAPTIONS = {
 
 def caption(name: str) -> str:
     """What to look at; "" for a picture that is not known here. ``frontier-2`` has the caption of ``frontier``."""
-    return _CAPTIONS.get(name.rpartition("-")[0] or name, _CAPTIONS.get(name, ""))
+    return _CAPTIONS.get(name.partition("-")[0], "")
 
 
 def alt_text(name: str, arms: Sequence[Mapping[str, Any]]) -> str:
@@ -71,3 +76,23 @@ def alt_text(name: str, arms: Sequence[Mapping[str, Any]]) -> str:
                             "per domain, and the duration of a round.",
     }
     return texts.get(name, lambda: f"Picture {name}.")()
+
+
+def sweep_alt_text(name: str, data: SweepData) -> str:
+    """A sweep's picture in words, with where each arm's curve begins and ends."""
+    kind, _, number = name.partition("-")
+    facet = data.facets[int(number) - 1 if number else 0]
+    ends = []
+    for curve in facet.curves:
+        known = np.flatnonzero(np.isfinite(curve.tps) & np.isfinite(curve.throughput))
+        if known.size:
+            first, last = known[0], known[-1]
+            a, b = (f"{curve.throughput[i]:,.0f} tok/s/GPU at {curve.tps[i]:,.0f} tok/s per user (load "
+                    f"{curve.load[i]:g})" for i in (first, last))
+            ends.append(f"{curve.arm} from {a} to {b}")
+    what = {
+        "frontier": "Throughput per GPU against TPS per user, one curve per arm",
+        "load": f"Throughput and verification budget against {data.axis}, one curve per arm",
+        "time_by_load": f"Stacked bars of a step's milliseconds by part against {data.axis}, one panel per arm",
+    }.get(kind, f"Picture {name}")
+    return f"{what}{f' ({facet.label})' if facet.label else ''}: {'; '.join(ends)}."

@@ -44,6 +44,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     note: str = ""
     words: Sequence[str] = field(default_factory=tuple)
+    open: bool = False  # unfolded, where it stands among the further tables
 
     def to_csv(self) -> str:
         """Numbers as they are, undefined empty."""
@@ -100,6 +101,14 @@ FIGURES = {c.key: c for c in (
         ("idle", "share of the time without a step"))),
     Column("preemptions", "preemptions", "", "requests thrown out of the batch because KV blocks ran out, to be "
            "recomputed; mean over replications"),
+    Column("requeued", "requeued", help="times that an engine failed under a request; mean over replications"),
+    Column("recomputed_tokens", "recomputed tokens", help="tokens that were prefilled again after a preemption or a "
+           "failure; mean over replications"),
+    Column("prefix_hit_share", "prefix hits", "%", "share of the prompt tokens that a prefix cache held already",
+           scale=100),
+    Column("refused", "refused", help="requests that a full queue turned away; mean over replications"),
+    Column("timed_out", "timed out", help="requests that gave up waiting; mean over replications"),
+    Column("gpus_mean", "GPUs", help="GPUs in service, mean over the window"),
 )}
 
 
