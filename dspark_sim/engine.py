@@ -193,7 +193,7 @@ class Engine:
             done, late = self.roster.complete_prompts(now)
             emitted += done
             for own in late:
-                self.recorder.gap(self.number, now, own)
+                self.recorder.gap(now, own)
         cost, verified = self.cost, self.decider.verified_sum if step.requests else 0
         batch_tokens = step.requests + verified + step.prefill_tokens
         charged = step.tokens + (step.prefill_tokens if cost.prefill_curve is None else 0)
@@ -222,7 +222,7 @@ class Engine:
         for i in new:
             own = now - float(batch.floats[LAST_EMIT, i])
             slowest[i] = max(float(slowest[i]), own)
-            self.recorder.gap(self.number, now, own)
+            self.recorder.gap(now, own)
         roster.last_decode, roster.fresh, roster.mixed = now, 0, False
         return gap, common
 

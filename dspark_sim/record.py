@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.request import Request
+from dspark_sim.spill import Spill
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,13 +68,14 @@ class Recorder:
         self.arm, self.replication, self.classes, self.interval_s = arm, replication, classes, interval_s
         self.engines, self.keep_steps, self.steps_sink = engines, keep_steps, steps_sink
         self._pending: list[tuple[Any, ...]] = []
-        self._gaps: list[tuple[int, float, float, int]] = []  # (engine, end, gap, rows) beside each step's common gap
+        self._gaps: list[tuple[float, float, int]] = []  # (end, gap, rows) beside each step's common gap
         self._tables: list[pa.Table] = []
         self._floats = np.zeros((engines, len(_FLOAT_SUMS), 64))
         self._whole = np.zeros((engines, len(_INT_SUMS), 64), dtype=np.int64)
-        self._histogram: dict[tuple[int, int, int], int] = {}  # (engine, interval, gap bin) -> rows
+        self._ended = np.zeros((engines, 64), dtype=np.int64)
+        self._histogram: dict[tuple[int, int], int] = {}  # (interval, gap bin) -> rows, of all engines
         self._requests: list[tuple[Any, ...]] = []
-        self._request_tables: list[pa.Table] = []
+        self._request_tables = Spill()
         self._finished: list[tuple[int, float]] = []
         self._up: list[list[float]] = []  # [engine, from, to]
         self.steps_recorded = 0
@@ -86,9 +88,9 @@ class Recorder:
         if len(self._pending) >= CHUNK:
             self.flush()
 
-    def gap(self, engine: int, end: float, gap: float, rows: int = 1) -> None:
+    def gap(self, end: float, gap: float, rows: int = 1) -> None:
         """A gap of ``rows`` requests that differs from the step's common one."""
-        self._gaps.append((engine, end, gap, rows))
+        self._gaps.append((end, gap, rows))
 
     def request(self, r: Request, engine: int) -> None:
         """A request that left the simulation, or was still in it at the end."""
@@ -101,6 +103,15 @@ class Recorder:
             self._finished.append((engine, r.finished))
         if len(self._requests) >= CHUNK:
             self._flush_requests()
+            self._count_finished()
+
+    def _count_finished(self) -> None:
+        if self._finished:
+            who, when = np.array(self._finished).T
+            self._finished.clear()
+            where = interval_of(when, self.interval_s)
+            self._grow(int(where.max()) + 1)
+            np.add.at(self._ended, (who.astype(np.int64), where), 1)
 
     def up(self, engine: int, now: float) -> None:
         """An engine is in service from now on."""
@@ -126,7 +137,7 @@ class Recorder:
         if self._gaps:
             gaps = np.array(self._gaps, dtype=np.float64).T
             self._gaps.clear()
-            self._add_gaps(gaps[0].astype(np.int64), gaps[1], gaps[2], gaps[3].astype(np.int64))
+            self._add_gaps(gaps[0], gaps[1], gaps[2].astype(np.int64))
 
     def _grow(self, bins: int) -> None:
         have = self._floats.shape[2]
@@ -134,6 +145,7 @@ class Recorder:
             more = max(bins, 2 * have) - have
             self._floats = np.pad(self._floats, ((0, 0), (0, 0), (0, more)))
             self._whole = np.pad(self._whole, ((0, 0), (0, 0), (0, more)))
+            self._ended = np.pad(self._ended, ((0, 0), (0, more)))
 
     def _add(self, rows: npt.NDArray[np.float64]) -> None:
         engine, start, end = rows[0].astype(np.int64), rows[2], rows[7]
@@ -157,20 +169,19 @@ class Recorder:
         self.extrapolated += int(extrapolated.sum())
         gap, gap_rows = rows[-3], rows[-2].astype(np.int64)
         have = gap_rows > 0
-        self._add_gaps(engine[have], end[have], gap[have], gap_rows[have])
+        self._add_gaps(end[have], gap[have], gap_rows[have])
 
     def _add_gaps(
-        self, engine: npt.NDArray[np.int64], end: npt.NDArray[np.float64], gap: npt.NDArray[np.float64],
-        rows: npt.NDArray[np.int64],
+        self, end: npt.NDArray[np.float64], gap: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]
     ) -> None:
         if gap.size == 0:
             return
         bins = np.floor(np.log(np.maximum(gap, 1e-9)) * GAP_BINS_PER_E).astype(np.int64)
         where = interval_of(end, self.interval_s)
-        keys, index = np.unique(np.stack([engine, where, bins]), axis=1, return_inverse=True)
+        keys, index = np.unique(np.stack([where, bins]), axis=1, return_inverse=True)
         counts = np.bincount(index.ravel(), weights=rows).astype(np.int64)
         for key, count in zip(keys.T.tolist(), counts.tolist(), strict=True):
-            spot = (key[0], key[1], key[2])
+            spot = (key[0], key[1])
             self._histogram[spot] = self._histogram.get(spot, 0) + count
 
     def _emit(self, rows: npt.NDArray[np.float64]) -> None:
@@ -211,10 +222,7 @@ class Recorder:
         self.flush()
         bins = max(int(interval_of(np.array([end]), self.interval_s)[0]) + 1, 1)
         self._grow(bins)
-        finished = np.zeros((self.engines, self._floats.shape[2]), dtype=np.int64)
-        if self._finished:
-            who, when = np.array(self._finished).T
-            np.add.at(finished, (who.astype(np.int64), interval_of(when, self.interval_s)), 1)
+        self._count_finished()
         start = np.arange(bins) * self.interval_s
         columns: dict[str, Any] = {
             "arm": [self.arm] * (bins * self.engines),
@@ -228,13 +236,13 @@ class Recorder:
             columns[name] = self._floats[:, i, :bins].ravel()
         for i, name in enumerate(_INT_SUMS):
             columns[name] = self._whole[:, i, :bins].ravel()
-        columns["finished"] = finished[:, :bins].ravel()
+        columns["finished"] = self._ended[:, :bins].ravel()
         gap_bins: list[list[int]] = [[] for _ in range(bins * self.engines)]
         gap_counts: list[list[int]] = [[] for _ in range(bins * self.engines)]
-        for (engine, where, gap), count in sorted(self._histogram.items()):
+        for (where, gap), count in sorted(self._histogram.items()):  # of all engines, in the rows of the first
             if where < bins:
-                gap_bins[engine * bins + where].append(gap)
-                gap_counts[engine * bins + where].append(count)
+                gap_bins[where].append(gap)
+                gap_counts[where].append(count)
         columns["gap_bin"] = pa.array(gap_bins, pa.list_(pa.int32()))
         columns["gap_count"] = pa.array(gap_counts, pa.list_(pa.int64()))
         return pa.table(columns)
@@ -258,15 +266,13 @@ class Recorder:
         schema = _request_schema()
         same = [[self.arm] * len(columns[0]), [self.replication] * len(columns[0])]
         arrays = [pa.array(column, field.type) for column, field in zip(same + columns, schema, strict=True)]
-        self._request_tables.append(pa.Table.from_arrays(arrays, schema=schema))
+        self._request_tables.add(pa.Table.from_arrays(arrays, schema=schema))
 
     def requests(self) -> pa.Table:
         """The requests table, in the order in which requests ended."""
-        import pyarrow as pa
-
         if self._requests:
             self._flush_requests()
-        return pa.concat_tables(self._request_tables) if self._request_tables else _request_schema().empty_table()
+        return self._request_tables.table() or _request_schema().empty_table()
 
 
 def _request_schema() -> pa.Schema:

@@ -24,7 +24,7 @@ FLOORS = (
     "userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions traffic_checks "
     "scenario scenario_schema scenario_cluster arms arm_setup arm_checks router router_registry",
     # second floor: the machine
-    "kv prefix line prompts batch roster decide record engine traffic cluster faults autoscale assemble simulate",
+    "kv prefix line prompts batch roster decide spill record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner plan validate rank report plots "
     "traffic_notes "
