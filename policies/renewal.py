@@ -3,7 +3,7 @@
 **Budget.** A step that earns τ tokens in s seconds is a cycle of a renewal process; the best long-run rate λ satisfies
 max E[τ − λ s] = 0 (Dinkelbach, Management Science 13, 1967). So a step maximises τ − λ s, λ being the measured tokens
 per second, drafter, fixed costs and prompts in it; τ / s of each step alone (``async_global``) is the same only where
-all steps are alike. Few rows are pooled with past ones. The budget fills its graph's bucket. A padded engine, which pays
+all steps are alike. Few rows are pooled with past ones. A budget fills its graph's bucket. A padded engine, which pays
 for the longest row, gets one length for all.
 
 **Rows that rest** (``draft``). In a closed loop slow requests stay longer, and the time of serving a fixed mix is the
