@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from profiles import b300_flash, b300_pro, h20, paper, synthetic
+from profiles import b300_flash, b300_pro, h20, paper, rtx5090, synthetic
 
 SHELF = Path(__file__).resolve().parent.parent / "hardware_profiles"
 MARK = "<!-- below: written by tools/make_profiles.py -->"
-MAKERS: list[Any] = [b300_flash, b300_pro, h20, *paper.MAKERS, synthetic]
+MAKERS: list[Any] = [b300_flash, b300_pro, h20, *paper.MAKERS, rtx5090, synthetic]
 
 
 def make(shelf: Path, data: Path | None = None) -> None:
