@@ -16,6 +16,7 @@ from dspark_sim.scenario import Scenario
 from dspark_sim.scenario_schema import Closed, Engine
 from dspark_sim.trace import AcceptanceTrace
 from dspark_sim.traceset import find_traces
+from dspark_sim.what_if import traffic_of
 from dspark_sim.workload import largest_tokens
 from dspark_sim.yamlio import KeyPath
 
@@ -117,8 +118,9 @@ class _Checks:
         blocks, size, width = self.setup.engine.kv_blocks, self.setup.engine.kv_block_tokens, 1 + self.setup.block_size
         if blocks is None:
             return
-        for c, group in enumerate(self.scenario.workload.classes):
-            need = largest_tokens(self.scenario.workload, c) + width
+        workload = traffic_of(self.scenario)
+        for c, group in enumerate(workload.classes):
+            need = largest_tokens(workload, c) + width
             if -(-need // size) > blocks:
                 raise self.fault(
                     f"a request of class {shown(group.name)} may need {need} tokens of KV cache (prompt, output and "

@@ -19,6 +19,7 @@ from dspark_sim.scenario import Scenario
 from dspark_sim.scenario_schema import Arm, Belief, PolicyChoice
 from dspark_sim.trace import AcceptanceTrace
 from dspark_sim.traceset import find_traces, open_traces
+from dspark_sim.what_if import drifted, slowed
 from dspark_sim.yamlio import KeyPath
 
 __all__ = ["ArmSetup", "EngineConfig", "GroupSetup", "Inputs", "load_arm", "load_arms"]
@@ -33,10 +34,12 @@ class Inputs:
     Attributes:
         profiles: by folder and reference.
         traces: by folder, reference and drafters asked for.
+        changed: profiles and traces under ``what_if``, by the place of the original and the factor.
     """
 
     profiles: dict[tuple[Path, str], HardwareProfile] = field(default_factory=dict)
     traces: dict[tuple[Path, str, tuple[str, ...]], dict[str, AcceptanceTrace]] = field(default_factory=dict)
+    changed: dict[tuple[Any, float], Any] = field(default_factory=dict)
 
 
 def load_arms(scenario: Scenario, inputs: Inputs | None = None) -> list[ArmSetup]:
@@ -94,7 +97,10 @@ class _Loader:
                 self.inputs.profiles[place] = load_profile(reference, self.scenario.base)
             except InputError as problem:
                 self.blame(problem, *path)
-        return self.inputs.profiles[place]
+        factor = self.scenario.what_if.step_time
+        if factor != 1.0 and (place, factor) not in self.inputs.changed:
+            self.inputs.changed[place, factor] = slowed(self.inputs.profiles[place], factor)
+        return self.inputs.profiles[place] if factor == 1.0 else self.inputs.changed[place, factor]
 
     def find_traces(self) -> dict[str, AcceptanceTrace]:
         wanted: dict[str, int] = {}
@@ -109,7 +115,7 @@ class _Loader:
             return {}
         place = (self.scenario.base, reference, tuple(wanted))
         if place in self.inputs.traces:
-            return self.inputs.traces[place]
+            return self.drifted_traces(place)
         try:
             found = find_traces(reference, self.scenario.base)
         except InputError as problem:
@@ -122,7 +128,15 @@ class _Loader:
             self.inputs.traces[place] = open_traces(reference, list(wanted), self.scenario.base)
         except InputError as problem:
             self.blame(problem, "traces")
-        return self.inputs.traces[place]
+        return self.drifted_traces(place)
+
+    def drifted_traces(self, place: tuple[Path, str, tuple[str, ...]]) -> dict[str, AcceptanceTrace]:
+        factor, found = self.scenario.what_if.acceptance, self.inputs.traces[place]
+        if factor == 1.0:
+            return found
+        if (place, factor) not in self.inputs.changed:
+            self.inputs.changed[place, factor] = {name: drifted(trace, factor) for name, trace in found.items()}
+        return dict(self.inputs.changed[place, factor])
 
     # -- one arm ---------------------------------------------------------------------------------------------------
     def arm(self, i: int, arm: Arm) -> ArmSetup:

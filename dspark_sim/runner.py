@@ -20,6 +20,7 @@ from dspark_sim.metrics import Measured, measure, measure_classes
 from dspark_sim.notes import arm_warnings, assumptions, run_warnings
 from dspark_sim.results import ArmResult, Results, arm_result
 from dspark_sim.traffic_notes import traffic_assumptions
+from dspark_sim.what_if import what_if_notes
 
 if TYPE_CHECKING:
     from dspark_sim.arms import ArmSetup
@@ -102,7 +103,8 @@ def summarise(
     return Results(
         name=scenario.name, description=scenario.description or "", seed=scenario.seed,
         replications=scenario.replications, arms=tuple(arms), warnings=tuple(dict.fromkeys(warnings + doubts)),
-        assumptions=(*assumptions(setups), *traffic_assumptions(scenario.workload)), interrupted=interrupted,
+        assumptions=(*what_if_notes(scenario.what_if), *assumptions(setups), *traffic_assumptions(scenario.workload)),
+        interrupted=interrupted,
     )
 
 

@@ -28,6 +28,7 @@ from dspark_sim.errors import ScenarioError, shown
 from dspark_sim.lengths import Lengths
 from dspark_sim.policy import MAX_LAG
 from dspark_sim.scenario_cluster import Cluster
+from dspark_sim.scenario_plan import Plan, WhatIf
 from dspark_sim.yamlmodel import StrictModel
 
 __all__ = [
@@ -219,3 +220,5 @@ class ScenarioModel(StrictModel):
         description="the ways to serve that are compared; differences are taken against the first"
     )
     sweep: Sweep | None = Field(default=None, description="what dspark-sim sweep varies")
+    plan: Plan = Field(default=Plan(), description="how dspark-sim plan searches, and for what demand")
+    what_if: WhatIf = Field(default=WhatIf(), description="factors on acceptance, step times and output lengths")

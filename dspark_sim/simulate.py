@@ -19,6 +19,7 @@ from dspark_sim.errors import RunError
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.traffic import Submit, Traffic, make_traffic
+from dspark_sim.what_if import traffic_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -71,7 +72,7 @@ def simulate(
     """
     began = time.perf_counter()
     env = simpy.Environment()
-    workload, measure = scenario.workload, scenario.measure
+    workload, measure = traffic_of(scenario), scenario.measure
     recorder = Recorder(
         setup.name, replication, [c.name for c in workload.classes], scenario.interval_s,
         engines=len(setup.engine_gpus), keep_steps=scenario.record == "all", steps_sink=steps_sink,

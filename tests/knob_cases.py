@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.knob_cases_cluster import CLUSTER_CASES, CLUSTER_SAID
+from tests.knob_cases_plan import PLANNED, WHAT_IF_CASES
 from tests.knob_cases_traffic import TRAFFIC_CASES, TRAFFIC_REFUSED
 
 __all__ = ["CASES", "DRAWN", "REFUSED", "SAID", "SWEPT", "Case"]
@@ -181,4 +182,6 @@ DRAWN = {  # knobs that change pictures only
 CASES |= {knob: Case(*case) for knob, case in CLUSTER_CASES.items()}
 SAID |= {knob: Case(*case) for knob, case in CLUSTER_SAID.items()}
 CASES |= {knob: Case(*case) for knob, case in TRAFFIC_CASES.items()}
+CASES |= {knob: Case(*case) for knob, case in WHAT_IF_CASES.items()}
+SWEPT |= set(PLANNED)  # knobs of `plan` alone, turned in test_plan_knobs.py
 REFUSED |= {knob: Case(*case) for knob, case in TRAFFIC_REFUSED.items()}

@@ -22,18 +22,20 @@ FLOORS = (
     # first floor: reading what the user wrote
     "registry parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
     "userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions traffic_checks "
-    "scenario scenario_schema scenario_cluster arms arm_setup arm_checks router router_registry",
+    "scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks router router_registry",
     # second floor: the machine
     "kv prefix line prompts batch roster decide spill record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures runner plan validate rank report plots "
+    "metrics userview stats results notes render rundir manifest pictures runner validate rank report plots "
     "traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
     "frontier perfetto lossless testing lab "
     "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
-    "sweep_folder sweep_define sweep_render",
+    "sweep_folder sweep_define sweep_render "
+    "plan plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
+    "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
-    "__init__ __main__ cli cli_options cli_sweep commands",
+    "__init__ __main__ cli cli_options cli_sweep cli_plan commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all
