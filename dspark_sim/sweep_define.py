@@ -65,7 +65,7 @@ def load_grid(definition: Definition, check: Callable[[Scenario], None] | None =
         InputError: the first point that does not work; says which.
     """
     from dspark_sim.arms import Inputs, load_arms
-    from dspark_sim.sweep_key import KeyMaker, task_key
+    from dspark_sim.sweep_key import KeyMaker
 
     inputs, keys, points, total = Inputs(), KeyMaker(), list[GridPoint](), 0
     for number, values in enumerate(definition.points()):
@@ -84,7 +84,5 @@ def load_grid(definition: Definition, check: Callable[[Scenario], None] | None =
         if total > MAX_TASKS:
             raise InputError(f"the sweep has more than {MAX_TASKS} tasks", key=definition.label,
                              allowed="fewer grid points, arms or replications")
-        own = [[task_key(arm, r) for r in range(scenario.replications)]
-               for arm in (keys.arm_key(scenario, setup) for setup in setups)]
-        points.append(GridPoint(number, values, scenario, setups, own))
+        points.append(GridPoint(number, values, scenario, setups, [keys.parts(scenario, setup) for setup in setups]))
     return points

@@ -26,20 +26,31 @@ if TYPE_CHECKING:
     from dspark_sim.arms import ArmSetup
     from dspark_sim.scenario import Scenario
 
-__all__ = ["FORMAT", "KeyMaker", "code_digest", "code_modules", "task_key"]
+__all__ = ["FORMAT", "KeyMaker", "code_digest", "code_modules", "difference", "task_key"]
 
 FORMAT = "dspark-sim cell 1"
 ROOTS = ("simulate", "metrics", "arms", "scenario")  # what a task runs; what they import is found from there
 LIBRARIES = ("numpy", "scipy", "simpy")
-SAID_ONLY = ("name", "description", "profile", "traces", "seed", "replications", "engine", "record", "arms", "sweep")
+PARTS = {  # of a key, in words
+    "format": "the format of cells", "code": "the code of dspark-sim",
+    "libraries": f"versions of {', '.join(LIBRARIES)}", "scenario": "the scenario",
+    "files": "files that the scenario names", "arm": "the arm's profile, trace or policy",
+}
+SAID_ONLY = ("name", "description", "profile", "traces", "seed", "replications", "engine", "record", "arms", "sweep",
+             "plan")
 _LABELS = ("label", "policy_reference", "policy_class")  # of an arm: words, and what policy_source says better
 _IMPORT = re.compile(r"^\s*(?:from|import)\s+dspark_sim\.(\w+)", re.MULTILINE)
 _FROM = re.compile(r"^\s*from dspark_sim import ([\w, ]+)", re.MULTILINE)
 
 
-def task_key(arm_key: str, replication: int) -> str:
-    """The key of one replication (0, 1, 2, …) of an arm that :meth:`KeyMaker.arm_key` gave a key to."""
-    return hashlib.sha256(f"{arm_key} {replication}".encode()).hexdigest()
+def task_key(parts: Mapping[str, str], replication: int) -> str:
+    """64 hex digits for one replication (0, 1, 2, …) of an arm whose parts :meth:`KeyMaker.parts` gave."""
+    return hashlib.sha256(f"{canonical(parts)} {replication}".encode()).hexdigest()
+
+
+def difference(mine: Mapping[str, str], theirs: Mapping[str, str]) -> str:
+    """In words, what two places do not have in common."""
+    return ", ".join(words for part, words in PARTS.items() if mine.get(part) != theirs.get(part))
 
 
 class KeyMaker:
@@ -49,21 +60,22 @@ class KeyMaker:
         self._traces: dict[int, tuple[AcceptanceTrace, str]] = {}
         self._files: dict[tuple[str, int, int], str] = {}
 
-    def arm_key(self, scenario: Scenario, setup: ArmSetup) -> str:
-        """64 hex digits for one arm of one grid point, all replications.
+    def parts(self, scenario: Scenario, setup: ArmSetup) -> dict[str, str]:
+        """A hash for each kind of thing that determines one arm of one grid point, all replications.
 
         Args:
             scenario: of the grid point.
             setup: the arm, loaded from it.
         """
-        return hashlib.sha256(canonical(self.content(scenario, setup)).encode()).hexdigest()
+        content = self.content(scenario, setup)
+        return {part: hashlib.sha256(canonical(content[part]).encode()).hexdigest()[:32] for part in PARTS}
 
     def content(self, scenario: Scenario, setup: ArmSetup) -> dict[str, Any]:
         """What is hashed, as plain data."""
         shared = {k: v for k, v in scenario.resolved().items() if k not in SAID_ONLY}
         return {
-            "format": FORMAT, "code": code_digest(), "libraries": versions(), "seed": scenario.seed,
-            "scenario": shared, "files": self._named_files(shared, scenario.base),
+            "format": FORMAT, "code": code_digest(), "libraries": versions(),
+            "scenario": {"seed": scenario.seed, **shared}, "files": self._named_files(shared, scenario.base),
             "arm": self._plain(setup, scenario),
         }
 

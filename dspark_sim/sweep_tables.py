@@ -10,6 +10,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from dspark_sim.runner import TaskResult, summarise
 from dspark_sim.stats import paired_percent
 from dspark_sim.sweep_cells import write_whole
 from dspark_sim.sweep_grid import Point, canonical
+from dspark_sim.sweep_key import task_key
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,14 +43,19 @@ class GridPoint:
         number: 0, 1, 2, … in the order of the grid.
         values: the grid's keys.
         scenario, setups: of this point.
-        keys: per arm, the keys of its tasks by replication.
+        parts: per arm, what its tasks' keys are made of.
     """
 
     number: int
     values: Point
     scenario: Scenario
     setups: Sequence[ArmSetup]
-    keys: Sequence[Sequence[str]]
+    parts: Sequence[Mapping[str, str]]
+
+    @cached_property
+    def keys(self) -> list[list[str]]:
+        """Per arm, the keys of its tasks by replication."""
+        return [[task_key(parts, r) for r in range(self.scenario.replications)] for parts in self.parts]
 
 
 def point_results(

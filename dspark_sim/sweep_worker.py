@@ -1,7 +1,7 @@
 """What a worker does with one task. It gets references and parameters, and gives figures: plain data both ways.
 
-A worker may be this process, another one, or one on another machine; it loads the scenario itself, and works out the
-task's key from what it loaded. A key that is not the one it was sent means that it does not see the same inputs: a file
+A worker may be this process, another one, or one on another machine; it loads the scenario itself, and works out from
+what it loaded what the task's key is made of. If that is not what it was sent, it does not see the same inputs: a file
 was edited since the sweep began, or its machine has another version.
 """
 
@@ -11,6 +11,7 @@ import os
 import socket
 import traceback
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Outcome", "Task", "work"]
 
 KEPT = 512  # grid points that a worker keeps loaded; they share traces and profiles
-CHANGED = ("the worker does not see the inputs that the sweep began with: a file was changed meanwhile, or its machine "
-           "has other files or another version")
+CHANGED = "the worker does not see what the sweep began with (edited meanwhile, or another machine has another version)"
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,7 @@ class Task:
         point: values of the grid's keys.
         arm: number of the arm in the point's scenario.
         replication: 0, 1, 2, …
+        parts: what its key was made of.
         run: a word that is another one in every sweep: what a process loaded for one, it does not use in the next.
     """
 
@@ -46,7 +47,8 @@ class Task:
     point: Point
     arm: int
     replication: int
-    run: str = ""
+    parts: Mapping[str, str]
+    run: str
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,10 @@ class _Memory:
         from dspark_sim.sweep_key import KeyMaker
 
         self.run, self.inputs, self.keys = run, Inputs(), KeyMaker()
-        self.points: OrderedDict[str, tuple[Scenario, dict[int, tuple[ArmSetup, str]]]] = OrderedDict()
+        self.points: OrderedDict[str, tuple[Scenario, dict[int, tuple[ArmSetup, dict[str, str]]]]] = OrderedDict()
 
-    def load(self, task: Task) -> tuple[Scenario, ArmSetup, str]:
-        """The scenario of a task's point, the arm, and the arm's key."""
+    def load(self, task: Task) -> tuple[Scenario, ArmSetup, dict[str, str]]:
+        """The scenario of a task's point, the arm, and the parts of its key."""
         from dspark_sim.arms import load_arm
         from dspark_sim.sweep_grid import canonical
 
@@ -94,7 +96,7 @@ class _Memory:
         scenario, arms = self.points[name]
         if task.arm not in arms:
             setup = load_arm(scenario, task.arm, self.inputs)
-            arms[task.arm] = setup, self.keys.arm_key(scenario, setup)
+            arms[task.arm] = setup, self.keys.parts(scenario, setup)
         return scenario, *arms[task.arm]
 
 
@@ -105,13 +107,13 @@ def work(task: Task) -> Outcome:
     """Do one task. Whatever goes wrong in it is its outcome; only the end of the process can end it otherwise."""
     try:
         from dspark_sim.runner import run_task
-        from dspark_sim.sweep_key import task_key
+        from dspark_sim.sweep_key import difference
 
         if not _memory or _memory[0].run != task.run:
             _memory[:] = [_Memory(task.run)]
-        scenario, setup, arm_key = _memory[0].load(task)
-        if task_key(arm_key, task.replication) != task.key:
-            return Outcome(task.key, error=CHANGED)
+        scenario, setup, parts = _memory[0].load(task)
+        if parts != task.parts:
+            return Outcome(task.key, error=f"{CHANGED}: {difference(parts, task.parts)}")
         done = run_task(setup, scenario, task.replication)
     except DsparkSimError as problem:
         return Outcome(task.key, error=str(problem))

@@ -157,7 +157,7 @@ def _tasks(definition: Definition, points: Sequence[GridPoint]) -> dict[str, Tas
     run = uuid.uuid4().hex
     most = max(point.scenario.replications for point in points)
     return {
-        keys[r]: Task(keys[r], definition, point.values, arm, r, run)
+        keys[r]: Task(keys[r], definition, point.values, arm, r, point.parts[arm], run)
         for r in range(most) for point in points for arm, keys in enumerate(point.keys) if r < len(keys)
     }
 
