@@ -222,12 +222,14 @@ def _requests(path: Path, track: _Track) -> Iterator[tuple[int, Event]]:
 
 def _life(r: dict[str, Any], track: _Track) -> Iterator[tuple[int, Event]]:
     """One request: a slice with the class's name, its phases inside. What did not happen yet ends at the cut."""
+    lost = r["outcome"] in ("refused", "timed_out")  # when it gave up is not recorded: a mark where it arrived
     stamps = [_stamp(r[name], track.end_ns) for name in ("arrival", "admitted", "first_token", "finished")]
-    begin, end = stamps[0], stamps[3]
+    begin, end = stamps[0], stamps[0] if lost else stamps[3]
     if begin >= track.end_ns:
         return
+    name = f"{r['class']}: {r['outcome']}" if lost else r["class"]
     same = {"cat": "request", "id": f"{track.pid}.{r['id']}", "pid": track.pid, "tid": 2}
-    yield begin, {"ph": "b", "name": r["class"], "ts": begin / 1000, **same,
+    yield begin, {"ph": "b", "name": name, "ts": begin / 1000, **same,
                   "args": {name: r[name] for name in _REQUEST_FACTS}}
     at = begin
     for phase, edge in zip(("waiting", "prefill", "decoding"), stamps[1:], strict=True):
@@ -236,7 +238,7 @@ def _life(r: dict[str, Any], track: _Track) -> Iterator[tuple[int, Event]]:
             yield at, {"ph": "b", "name": phase, "ts": at / 1000, **same}
             yield edge, {"ph": "e", "name": phase, "ts": edge / 1000, **same}
         at = edge
-    yield end, {"ph": "e", "name": r["class"], "ts": end / 1000, **same}
+    yield end, {"ph": "e", "name": name, "ts": end / 1000, **same}
 
 
 def _stamp(seconds: float | None, cut: int) -> int:

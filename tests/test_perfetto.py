@@ -16,7 +16,7 @@ import pytest
 import dspark_sim
 from dspark_sim import cli
 from dspark_sim.errors import InputError
-from dspark_sim.perfetto import check_target, write_trace
+from dspark_sim.perfetto import _life, _Track, check_target, write_trace
 from dspark_sim.scenario import load_scenario
 from tests.small_world import make
 
@@ -158,6 +158,18 @@ def test_a_long_run_is_cut_and_says_so(folder: Path, tmp_path: Path) -> None:
     assert all("first 30 of " in label for label in labels)
     last = {pid: max(e["ts"] + e["dur"] for e in of(trace, "X") if e["pid"] == pid) for pid in (1, 2, 3)}
     assert all(e["ts"] <= last[e["pid"]] + 0.001 for e in of(trace, "b", "e"))
+
+
+def test_who_was_not_served_is_a_mark_where_they_arrived() -> None:
+    facts = dict.fromkeys(("id", "prompt_tokens", "output_tokens", "skipped", "steps", "drafted", "verified",
+                           "accepted", "preemptions"), 0)
+    row = {"class": "chat", "arrival": 1.5, "admitted": None, "first_token": None, "finished": None, **facts}
+    track = _Track(1, "a", 0, 10, 10, 4_000_000_000)
+    (_, begin), (_, end) = _life({**row, "outcome": "refused"}, track)
+    assert (begin["name"], begin["ts"], end["ts"]) == ("chat: refused", 1.5e6, 1.5e6)
+    events = [e for _, e in _life({**row, "outcome": "unfinished"}, track)]
+    assert [(e["ph"], e["name"], e["ts"]) for e in events] == [
+        ("b", "chat", 1.5e6), ("b", "waiting", 1.5e6), ("e", "waiting", 4e6), ("e", "chat", 4e6)]
 
 
 def test_nothing_partial_under_the_final_name(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ def frontier(data: SweepData, facet: Facet, baseline: str) -> Figure | None:
     drawn = [c for c in facet.curves if np.isfinite(c.tps).any()]
     if not data.is_load or not drawn:
         return None
-    fig, (ax,) = figure(9.0, 5.6)
+    fig, (ax,) = figure(8.6, 5.2)
     for i, curve in enumerate(facet.curves):
         if curve not in drawn:
             continue
@@ -87,7 +87,7 @@ def _collapse(ax: Axes, base: ArmCurve | None) -> None:
         share = (COLLAPSED * base.peak - a) / (b - a) if b != a else 1.0
         last = float(base.tps[first - 1] + share * (base.tps[first] - base.tps[first - 1]))
     if last < ax.get_xlim()[1]:
-        ax.axvspan(last, ax.get_xlim()[1], facecolor="#f3f3f3", edgecolor="#dddddd", hatch="//", lw=0, zorder=0)
+        ax.axvspan(last, ax.get_xlim()[1], color="#f0f0f0", lw=0, zorder=0)
         ax.annotate(f"{base.arm} is below {100 * COLLAPSED:.0f} % of its peak here:\nratios to it are artefacts",
                     (0.99, 0.98), xycoords="axes fraction", ha="right", va="top", fontsize=8, color="#555555")
 

@@ -79,8 +79,9 @@ def _rounds(
         profile = load_profile(facts["file"] or arm["profile"], base)
         if profile.sha256 != facts["sha256"]:
             return None
-        cost = profile.step_cost(drafter=arm.get("drafter_cost") or arm["drafter"], block_size=G, max_requests=R,
-                                 max_tokens=R * (1 + G))
+        arms: dict[str, dict[str, Any]] = {a["name"]: a for a in manifest["scenario"]["resolved"]["arms"]}
+        priced_as = arms[arm["name"]].get("drafter_cost") or arm["drafter"]
+        cost = profile.step_cost(drafter=priced_as, block_size=G, max_requests=R, max_tokens=R * (1 + G))
         seconds = np.array([cost.step(R * (1 + n), R, profile.measured_context * R, n) for n in range(1, G + 1)])
     except (DsparkSimError, ValueError):
         return None
