@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from dspark_sim.cli_options import Form, Format, NoLocal, ScenarioName, Seed, Settings
+from dspark_sim.cli_rank import rank
 from dspark_sim.cli_sweep import sweep
 from dspark_sim.commands.output import emit, guarded
 
@@ -80,6 +81,7 @@ def run(
 
 
 app.command()(sweep)
+app.command()(rank)
 
 
 class Open(StrEnum):

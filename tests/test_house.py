@@ -26,8 +26,8 @@ FLOORS = (
     # second floor: the machine
     "kv prefix line prompts batch roster decide spill record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures runner validate rank report plots "
-    "traffic_notes "
+    "metrics userview stats results notes render rundir manifest pictures runner validate report plots "
+    "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
     "frontier perfetto lossless testing lab "
     "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
@@ -35,7 +35,7 @@ FLOORS = (
     "plan plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
-    "__init__ __main__ cli cli_options cli_sweep cli_plan commands",
+    "__init__ __main__ cli cli_options cli_sweep cli_plan cli_rank commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all
