@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
@@ -96,6 +96,10 @@ class Backend:
         Raises:
             Exception: of the library's own kinds, when a worker died or the cluster is gone.
         """
+        yield from self.call(work, tasks, apart=apart)
+
+    def call(self, function: Callable[[Any], Any], items: Iterable[Any], *, apart: bool = False) -> Iterator[Any]:
+        """``function`` of each item, in the order in which they are done; see :meth:`compute`."""
         from joblib import Parallel, delayed, parallel_config
 
         jobs = 2 if apart and self.name == "loky" else self.jobs
@@ -103,7 +107,7 @@ class Backend:
         options = self._options if jobs > 1 else {}
         with parallel_config(name, n_jobs=jobs, **options):
             parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-            yield from parallel(delayed(work)(task) for task in tasks)
+            yield from parallel(delayed(function)(item) for item in items)
 
 
 def _begin(parent: int) -> None:

@@ -1,4 +1,4 @@
-"""Cases of the knobs of ``what_if``, which every command knows, and of ``plan``, which only ``dspark-sim plan`` reads."""
+"""Cases of the knobs of ``what_if``, which every command knows, and of ``plan``, which ``plan`` alone reads."""
 
 from __future__ import annotations
 

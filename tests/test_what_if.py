@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_the_conditional_acceptance_of_every_position_and_domain_is_multiplied(
 
 def test_a_larger_factor_never_accepts_less_anywhere(trace: AcceptanceTrace) -> None:
     steps = [drifted(trace, f).accepted for f in (0.0, 0.3, 0.8, 0.95, 1.0, 1.02, 1.1, 1.4, 10.0)]
-    for lower, higher in zip(steps, steps[1:], strict=False):
+    for lower, higher in itertools.pairwise(steps):
         assert np.all(lower <= higher)
     assert steps[0].max() == 0
     assert np.array_equal(steps[4], trace.accepted)

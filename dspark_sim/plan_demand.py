@@ -1,0 +1,85 @@
+"""What has to be served: the demand of the plan, or the workload's own, at its peak and hour by hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dspark_sim.arrival_schema import Diurnal, Replay
+from dspark_sim.errors import ScenarioError
+from dspark_sim.rates import rate_of
+
+if TYPE_CHECKING:
+    from dspark_sim.plan_load import LoadAxis
+    from dspark_sim.scenario import Scenario
+
+__all__ = ["HOURS", "Need", "need_of"]
+
+HOURS = 24
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Need:
+    """The demand.
+
+    Attributes:
+        peak: in ``unit``.
+        unit: that of the load, or ``requests/s`` for closed loops too.
+        hours: (24,) shares of the peak.
+        flat: no hours were stated: the peak all day.
+        source: in words.
+    """
+
+    peak: float
+    unit: str
+    hours: tuple[float, ...]
+    flat: bool
+    source: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {"peak": self.peak, "unit": self.unit, "hours": list(self.hours), "flat": self.flat,
+                "source": self.source}
+
+
+def need_of(scenario: Scenario, axis: LoadAxis) -> Need:
+    """The demand of a scenario.
+
+    Raises:
+        ScenarioError: it does not fit the traffic; with file, line and key.
+    """
+    demand, arrival = scenario.plan.demand, scenario.workload.arrival
+    here = ("plan", "demand")
+    if demand.peak_users is not None and axis.kind != "closed":
+        raise scenario.source.error(f"got {demand.peak_users}, but this traffic is an open one ({axis.kind})",
+                                    (*here, "peak_users"), error=ScenarioError, allowed="peak_per_s")
+    peak, unit, source = axis.stated, axis.unit, "the workload as the scenario states it"
+    if demand.peak_users is not None:
+        peak, source = float(demand.peak_users), "plan.demand"
+    elif demand.peak_per_s is not None:
+        peak, source = demand.peak_per_s, "plan.demand"
+        unit = "requests/s" if axis.kind == "closed" else axis.unit
+    hours = demand.hours
+    if hours is None:
+        return Need(peak, unit, (1.0,) * HOURS, True, source)
+    if hours != "workload":
+        return Need(peak, unit, tuple(hours), False, source)
+    if isinstance(arrival, Diurnal) and arrival.period_s == _DAY:
+        curve, _ = rate_of(arrival)
+        rates = np.diff(curve.cumulative(np.linspace(0.0, _DAY, HOURS + 1))) / 3600.0
+        top = float(rates.max())
+        if demand.peak_per_s is None:
+            peak = top
+        return Need(peak, unit, tuple((rates / top).tolist()), False, f"{source}; hours of its diurnal rate")
+    if isinstance(arrival, Replay) and arrival.log.arrival[-1] - arrival.log.arrival[0] >= _DAY:
+        when = arrival.log.arrival - arrival.log.arrival[0]
+        whole = when[when < _DAY * np.floor(when[-1] / _DAY)]
+        counts = np.bincount((whole % _DAY // 3600.0).astype(np.int64), minlength=HOURS)
+        shares = tuple((counts / counts.max()).tolist())
+        return Need(peak, unit, shares, False, f"{source}; hours of its log, from its first request on")
+    raise scenario.source.error("got 'workload', but this traffic does not tell a day", (*here, "hours"),
+                                error=ScenarioError,
+                                allowed="24 shares of the peak; a diurnal rate with period_s 86400; a log of a day")
