@@ -69,8 +69,8 @@ def frontier(data: SweepData, facet: Facet, baseline: str) -> Figure | None:
     ax.set_ylabel("throughput (tokens / s / GPU)")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     numbers = f"Numbers beside the marks of {best.arm}: {data.axis}. Bands join the ends of both 95 % intervals."
-    return finish(fig, _title("Which arm gives users more speed at the same throughput, and the other way round?",
-                              facet), [numbers, *data.source])
+    return finish(fig, _title("Which arm gives more throughput at the same speed for users?", facet),
+                  [numbers, *data.source])
 
 
 def _collapse(ax: Axes, base: ArmCurve | None) -> None:
