@@ -107,8 +107,8 @@ def legend(ranking: Ranking) -> list[str]:
     lines = [
         f"{len(cells)} cells (scenario × load), {ranking.replications} replications each; intervals are 95 %, paired. "
         f"vs {ranking.baseline}: geometric mean over cells. W / T / L: cells whose interval lies above, around or "
-        "below 0. regret: per cent below the clairvoyant one-step bound (negative: above it). µs: CPU time per decision "
-        "at the highest load, with the views it asks and about 2 µs of the clock's own.",
+        "below 0. regret: per cent below the clairvoyant one-step bound (negative: above it). µs: CPU time per "
+        "decision at the highest load, with the views it asks and about 2 µs of the clock's own.",
         "compared: " + ", ".join(dict.fromkeys(METRICS[ranking.metrics[c]] for c in ranking.cells)),
     ]
     for name in ranking.conditions:

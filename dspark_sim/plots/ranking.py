@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from dspark_sim.plots.style import colours, figure, finish
 from dspark_sim.rank_define import AS_IS
@@ -41,6 +41,9 @@ def draw(ranking: Ranking) -> Figure:
         ax.set_xticks(range(len(here)), ["as is" if c.load is None else f"{c.load:g}" for c in here])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_yscale("symlog", linthresh=5)
+        ax.yaxis.set_major_locator(FixedLocator([s * v for v in (0, 1, 2, 5, 10, 20, 50, 100, 300) for s in (-1, 1)]))
+        ax.yaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))
         ax.set_title(scenario)
         ax.set_xlabel("load")
     axes[0].set_ylabel(f"change against {ranking.baseline} (%)")
