@@ -11,7 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from dspark_sim.arm_setup import ArmSetup
+from dspark_sim.blame import is_interrupt
 from dspark_sim.errors import InputError, PolicyLoadError, ScenarioError, nearest, shown
+from dspark_sim.guard import asked, supervised
 from dspark_sim.scenario import Scenario
 from dspark_sim.scenario_schema import Closed, Engine
 from dspark_sim.trace import AcceptanceTrace
@@ -147,12 +149,15 @@ class _Checks:
         if start is None:
             return
         try:
-            start(self.setup.engine_setup(np.random.default_rng(0)))
+            with supervised(self.setup.name):
+                asked(start, self.setup.engine_setup(np.random.default_rng(0)))
         except ValueError as problem:
             key, _, rest = str(problem).partition(": ")
             known = re.fullmatch(r"\w+", key) is not None and key in self.setup.policy_source.parameters
             text, _, allowed = (rest if known else str(problem)).partition("; allowed: ")
             raise self.fault(text or "refuses this engine", *self.here, "policy", *([key] if known else []),
                              allowed=allowed or None, error=PolicyLoadError) from None
-        except Exception:
+        except BaseException as problem:
+            if is_interrupt(problem):
+                raise
             return  # a mistake in the policy, not in the scenario: its arm will end with it, the others run

@@ -13,6 +13,7 @@ from dspark_sim.batch import Batch, TraceRows
 from dspark_sim.cluster import Cluster, Member
 from dspark_sim.decide import Decider
 from dspark_sim.engine import Engine
+from dspark_sim.errors import PolicyFailure, PolicyLoadError
 from dspark_sim.faults import random_outages, stated_outages
 from dspark_sim.kv import BlockPool
 from dspark_sim.record import Recorder
@@ -95,7 +96,11 @@ class _Maker:
         def decider() -> Decider:
             """A fresh policy; its random stream starts anew with it, as a restarted server's does."""
             rng = random_stream(scenario.seed, self.replication, "policy", *more)
-            return Decider(setup.make_policy(), setup.engine_setup(rng, self.belief), batch, rows)
+            try:
+                policy = setup.make_policy()
+            except PolicyLoadError as problem:  # it could be made when the arm was loaded
+                raise PolicyFailure(f"policy {setup.policy_source.name} cannot be made again: {problem}") from None
+            return Decider(policy, setup.engine_setup(rng, self.belief), batch, rows)
 
         pool = BlockPool(config.kv_blocks, config.kv_block_tokens, 1 + setup.block_size)
         return Engine(

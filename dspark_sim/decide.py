@@ -1,12 +1,11 @@
 """Asking a policy, and checking every answer: the one seam between an engine and a plug-in.
 
-A policy that raises or answers against its contract becomes a :class:`~dspark_sim.errors.PolicyFailure` that says
-what it did and where; the arm ends, the others go on.
+A policy that raises, exits, hangs or answers against its contract becomes a
+:class:`~dspark_sim.errors.PolicyFailure` that says what it did and where; the arm ends, the others go on.
 """
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -14,7 +13,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from dspark_sim.batch import LAST_DRAFT, Batch, TraceRows
-from dspark_sim.errors import PolicyFailure, shown
+from dspark_sim.blame import described, is_interrupt, raised_at, what_happened, written_at
+from dspark_sim.errors import PolicyFailure
+from dspark_sim.guard import watched
 from dspark_sim.policy import BudgetView, EngineSetup, IntArray, Policy, StepOutcome, StepView
 
 __all__ = ["Decider"]
@@ -138,19 +139,21 @@ class Decider:
 
     def _checked(self, answer: Any, R: int, drafted: IntArray | None, method: str) -> IntArray:
         """``answer`` as (R,) int64, every length in 0..drafted."""
+        given = answer
         if type(answer) is not np.ndarray:
             try:
                 answer = np.asarray(answer)
-            except (ValueError, TypeError):
-                self._refuse(method, f"answered {shown(answer)}", f"a numpy array of {R} whole numbers")
+            except Exception:  # ragged lists, and objects with ideas of their own
+                self._refuse(method, f"answered {described(given)}", f"a numpy array of {R} whole numbers")
         if answer.shape != (R,) or answer.dtype.kind not in "iu":
-            self._refuse(method, f"answered shape {answer.shape} of {answer.dtype}", f"shape ({R},) of whole numbers")
+            self._refuse(method, f"answered {described(given)}", f"a numpy array of shape ({R},) of whole numbers")
         if answer.dtype != np.int64:
+            if answer.dtype.kind == "u":
+                answer = np.minimum(answer, np.iinfo(np.int64).max)  # an underflow is a huge length, not a negative one
             answer = answer.astype(np.int64)
         if R:
-            self.widest = int(answer.max())
-            wrong = self.widest > self.block_size if drafted is None else bool((answer > drafted).any())
-            if wrong or answer.min() < 0:
+            self.widest = int(answer.view(np.uint64).max())  # a negative length is a huge one
+            if self.widest > self.block_size or (drafted is not None and (answer > drafted).any()):
                 limit = np.full(R, self.block_size) if drafted is None else drafted
                 r = int(np.flatnonzero((answer > limit) | (answer < 0))[0])
                 self._refuse(method, f"answered {answer[r]} for request {r} of {R}", f"0 to {limit[r]}")
@@ -163,17 +166,22 @@ class Decider:
         if len(self._outcomes) > self.host_lag:
             self._call(self._observe, self._outcomes.popleft())
 
+    @watched
     def _call(self, method: Callable[[Any], Any], argument: Any) -> Any:
         try:
             return method(argument)
-        except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            name = getattr(method, "__name__", type(method).__name__)
             raise PolicyFailure(
-                f"policy {self.name}.{method.__name__} raised {type(error).__name__}: {error} "
-                f"({frame.filename}:{frame.lineno}) at decode step {self.rows.decode_step}"
+                f"policy {self.name}.{name} {what_happened(error)} ({raised_at(error, self.policy)}) "
+                f"at decode step {self.rows.decode_step}"
             ) from None
 
     def _refuse(self, method: str, what: str, allowed: str) -> NoReturn:
+        place = written_at(getattr(self.policy, method, None))
         raise PolicyFailure(
-            f"policy {self.name}.{method} {what} at decode step {self.rows.decode_step}; allowed: {allowed}"
+            f"policy {self.name}.{method} {what} {f'({place}) ' if place else ''}"
+            f"at decode step {self.rows.decode_step}; allowed: {allowed}"
         )

@@ -95,6 +95,7 @@ def _arm(setup: ArmSetup) -> dict[str, Any]:
         "policy": {
             "reference": setup.policy_reference, "parameters": dict(setup.policy_parameters), "sha256": source.sha256,
             "file": None if source.path is None else str(source.path), "shipped": source.shipped,
+            "place": source.place, "hides": list(source.hides), "package_sha256": source.package_sha256,
             "lossless": source.lossless, "timing": source.timing,
         },
         "profile": setup.profile.name,

@@ -104,6 +104,9 @@ def run_warnings(setups: Sequence[ArmSetup], replications: int, failed: Mapping[
     if replications == 1:
         out.append("one replication: no interval can be given, and a difference between arms may be chance "
                    "(replications: 5 or more)")
+    hiding = {s.policy_source.name: s.policy_source for s in setups if s.policy_source.hides}
+    for name, source in hiding.items():
+        out.append(f"policy {name} comes from {source.place} ({source.path}) and hides {', '.join(source.hides)}")
     kinds = {}
     for setup in setups:
         kinds[f"profile {setup.profile.name}"] = setup.profile.provenance.kind

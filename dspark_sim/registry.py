@@ -1,7 +1,7 @@
 """From what a scenario says to a policy object: ``early_stop`` | ``./mine.py:Mine`` | ``mine.py`` | ``pkg.mod:Mine``.
 
-A name without a path is looked up on the shelf (one file = one policy = one class); a path is read relative to the
-scenario's folder; ``module:Class`` is imported from the environment.
+A name is looked up in the places that :mod:`dspark_sim.policy_places` lists (one file = one policy = one class), the
+shelf last; a path is read relative to the scenario's folder; ``module:Class`` is imported from the environment.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast, get_type_hints
 
-from dspark_sim import shelves
+from dspark_sim import policy_places
+from dspark_sim.blame import is_interrupt
 from dspark_sim.errors import PolicyLoadError, nearest, shown
+from dspark_sim.guard import asked, supervised
 from dspark_sim.parameters import choices, converted, described, type_name
 from dspark_sim.policy import BudgetPolicy, Policy
-from dspark_sim.userfile import Loaded, import_file, import_module, raised
+from dspark_sim.policy_places import Found
+from dspark_sim.userfile import Loaded, import_file, import_module, package_sha256, raised
 
-__all__ = ["REQUIRED", "PolicySource", "find_policy", "list_policies", "load_policy", "make_policy"]
+__all__ = ["REQUIRED", "PolicySource", "all_policies", "find_policy", "list_policies", "load_policy", "make_policy"]
 
 REQUIRED: Any = ...  # stands for the default of a parameter that has none
 
@@ -31,13 +34,16 @@ class PolicySource:
     """Where a policy came from and what it says of itself.
 
     Attributes:
-        name: the shelf's name, or the class's for a policy from elsewhere.
+        name: as it was asked for by name, or the class's for a path or a module.
         path: its file; None if a module has none.
         sha256: of the file's bytes, "" without a file.
         shipped: from the shelf.
         lossless, timing, needs_confidence, needs_oracle: the class's claims.
         doc: docstrings of the file and the class.
         parameters: name -> (type as written in a scenario, default or :data:`REQUIRED`).
+        place: where it was found, in words; see :class:`~dspark_sim.policy_places.Found`.
+        hides: places that have a policy of this name too.
+        package_sha256: of all Python files of its package, "" for a file or a module that stands alone.
     """
 
     name: str
@@ -50,6 +56,9 @@ class PolicySource:
     doc: str
     parameters: Mapping[str, tuple[str, Any]]
     needs_oracle: bool = False
+    place: str = "shelf"
+    hides: tuple[str, ...] = ()
+    package_sha256: str = ""
 
 
 def load_policy(
@@ -72,7 +81,22 @@ def load_policy(
 
 def list_policies() -> list[PolicySource]:
     """All policies of the shelf, by name."""
-    return [find_policy(name)[1] for name in sorted(_shelf())]
+    return [_of(Found(name, "shelf", path))[1] for name, path in policy_places.shelf_files().items()]
+
+
+def all_policies(base: Path | None = None) -> tuple[list[PolicySource], list[PolicyLoadError]]:
+    """Every policy that a name finds, by name, and what is wrong with those that cannot be loaded. Runs their files.
+
+    Args:
+        base: folder of a scenario, None for the working directory alone.
+    """
+    sources, problems = [], []
+    for found in policy_places.by_name(base).values():
+        try:
+            sources.append(_of(found)[1])
+        except PolicyLoadError as problem:
+            problems.append(problem)
+    return sources, problems
 
 
 def find_policy(reference: str, base: Path | None = None) -> tuple[type[Policy], PolicySource]:
@@ -83,18 +107,25 @@ def find_policy(reference: str, base: Path | None = None) -> tuple[type[Policy],
     """
     if not isinstance(reference, str) or not reference.strip():
         raise PolicyLoadError(f"got {shown(reference)}, not the name of a policy", key="policy")
-    place, _, wanted = reference.strip().rpartition(":") if ":" in reference else (reference.strip(), "", "")
-    shipped = False
+    reference = reference.strip()
+    if policy_places.is_name(reference):
+        found = policy_places.where(reference, base)
+        if found is None:
+            names = policy_places.by_name(base)
+            raise PolicyLoadError(f"unknown policy {shown(reference)}", key="policy",
+                                  allowed=f"{', '.join(names)}, or a file such as ./mine.py:Mine",
+                                  suggestion=nearest(reference, names))
+        return _of(found)
+    place, _, wanted = reference.rpartition(":") if ":" in reference else (reference, "", "")
     if ":" in reference and not wanted:
         raise PolicyLoadError(f"got {shown(reference)}, without a class after the colon", key="policy")
-    if place.endswith(".py") or "/" in place or "\\" in place:
-        loaded = import_file(_existing(place, base or Path()))
-    elif wanted:
-        loaded = import_module(place)
+    if not policy_places.is_name(place):
+        loaded, package, where = import_file(_existing(place, base or Path())), "", "file"
     else:
-        loaded, shipped = _from_shelf(place), True
+        loaded, where = import_module(place), "module"
+        package = package_sha256(loaded[0])
     cls = _the_class(loaded, wanted)
-    return cls, _checked(cls, place if shipped else cls.__name__, loaded, shipped)
+    return cls, dataclasses.replace(_checked(cls, cls.__name__, loaded), place=where, package_sha256=package)
 
 
 def make_policy(cls: type[Policy], source: PolicySource, parameters: Mapping[str, Any]) -> Policy:
@@ -123,26 +154,36 @@ def make_policy(cls: type[Policy], source: PolicySource, parameters: Mapping[str
         elif default is REQUIRED:
             raise PolicyLoadError("is missing", key=f"policy.{name}", allowed=described(hints[name]))
     try:
-        return cls(**values)
+        if source.shipped:
+            return cls(**values)
+        with supervised(source.name):
+            return asked(cls, **values)
     except ValueError as problem:
         key, text = _blamed(str(problem), known)
         raise PolicyLoadError(text, key=key) from None
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
+        if is_interrupt(problem):
+            raise
         raise raised(problem, source.path, f"making a {cls.__name__}") from None
 
 
 # -- where classes come from -----------------------------------------------------------------------------------------
-def _shelf() -> dict[str, Path]:
-    return {p.stem: p for p in shelves.shelf(shelves.POLICIES).glob("*.py") if not p.stem.startswith("_")}
-
-
-def _from_shelf(name: str) -> Loaded:
-    names = _shelf()
-    if name in names:
-        return import_file(names[name])
-    allowed = f"{', '.join(sorted(names))}, or a file such as ./mine.py:Mine"
-    raise PolicyLoadError(f"unknown policy {shown(name)}", key="policy", allowed=allowed,
-                          suggestion=nearest(name, names))
+def _of(found: Found) -> tuple[type[Policy], PolicySource]:
+    """The class and source of what a name leads to."""
+    if found.path is not None:
+        loaded, wanted, package = import_file(found.path), "", ""
+    else:
+        name, _, wanted = found.target.partition(":")
+        try:
+            loaded = import_module(name)
+        except PolicyLoadError as problem:
+            raise PolicyLoadError(f"{found.place}: {problem.problem}", file=problem.file, line=problem.line,
+                                  key="policy") from None
+        package = package_sha256(loaded[0])
+    cls = _the_class(loaded, wanted)
+    source = _checked(cls, found.name, loaded)
+    return cls, dataclasses.replace(source, place=found.place, hides=found.hides, package_sha256=package,
+                                    shipped=found.place == policy_places.SHELF)
 
 
 def _existing(place: str, base: Path) -> Path:
@@ -182,7 +223,7 @@ def _the_class(loaded: Loaded, wanted: str) -> type[Policy]:
     return cast(type[Policy], policies[public[0]])
 
 
-def _checked(cls: type[Policy], name: str, loaded: Loaded, shipped: bool) -> PolicySource:
+def _checked(cls: type[Policy], name: str, loaded: Loaded) -> PolicySource:
     module, path, digest = loaded
     where: dict[str, Any] = {"file": path, "line": _line(cls), "key": "policy"}
 
@@ -204,7 +245,7 @@ def _checked(cls: type[Policy], name: str, loaded: Loaded, shipped: bool) -> Pol
     if unfinished and cls.verify_lengths is BudgetPolicy.verify_lengths:
         raise PolicyLoadError(f"{cls.__name__} is a BudgetPolicy without token_budget(view)", **where)
     doc = _doc(module, cls)
-    return PolicySource(name, path, digest, shipped, lossless, timing, needs_confidence, doc,
+    return PolicySource(name, path, digest, False, lossless, timing, needs_confidence, doc,
                         dict(_parameters(cls, path)), needs_oracle)
 
 

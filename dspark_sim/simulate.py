@@ -11,11 +11,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import simpy
 
 from dspark_sim.assemble import assemble
 from dspark_sim.cluster import Cluster
 from dspark_sim.errors import RunError
+from dspark_sim.guard import Overdue, limit_s, supervised
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.traffic import Submit, Traffic, make_traffic
@@ -81,13 +83,16 @@ def simulate(
     error: str | None = None
     cluster: Cluster | None = None
     try:
-        cluster = assemble(env, setup, scenario, replication, recorder, stop.over)
-        submit = stop.counting(cluster.submit)
-        stop.follow(make_traffic(env, workload, measure, scenario.seed, replication, submit))
-        env.run(until=stop.event)
-        cluster.check(stop.submitted, stop.ended)
+        with supervised(setup.name), np.errstate():
+            cluster = assemble(env, setup, scenario, replication, recorder, stop.over)
+            submit = stop.counting(cluster.submit)
+            stop.follow(make_traffic(env, workload, measure, scenario.seed, replication, submit))
+            env.run(until=stop.event)
+            cluster.check(stop.submitted, stop.ended)
     except RunError as problem:
         error = str(problem)
+    except Overdue:  # it answered at the very moment that the watchdog gave it up
+        error = f"policy {setup.policy_source.name} needed more than {limit_s():g} s for one answer"
     end = float(env.now)
     if cluster is not None:
         for request in cluster.unfinished():

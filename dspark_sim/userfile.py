@@ -15,9 +15,11 @@ import sys
 from pathlib import Path
 from types import CodeType, ModuleType
 
+from dspark_sim.blame import is_interrupt, what_happened
 from dspark_sim.errors import PolicyLoadError, shown
+from dspark_sim.guard import asked, supervised
 
-__all__ = ["Loaded", "import_file", "import_module", "raised"]
+__all__ = ["Loaded", "import_file", "import_module", "package_sha256", "raised"]
 
 Loaded = tuple[ModuleType, Path | None, str]  # the module, its file, the sha256 of that file ("" without one)
 
@@ -39,7 +41,7 @@ def import_file(path: Path) -> Loaded:
     """Run one file, once per content.
 
     Raises:
-        PolicyLoadError: it cannot be read, is not Python, or raised; names the file, and the line where known.
+        PolicyLoadError: it cannot be read, is not Python, raised or hangs; names the file, and the line where known.
     """
     try:
         data = path.read_bytes()
@@ -56,12 +58,13 @@ def import_file(path: Path) -> Loaded:
         module.__file__ = str(path)
         sys.modules[name] = module  # dataclasses and typing look a class's module up by name
         try:
-            loader.exec_module(module)
+            with supervised(path.name):
+                asked(loader.exec_module, module)
         except BaseException as problem:
-            del sys.modules[name]
-            if isinstance(problem, (Exception, SystemExit)):
-                raise raised(problem, path, "importing it") from None
-            raise
+            sys.modules.pop(name, None)
+            if is_interrupt(problem):
+                raise
+            raise raised(problem, path, "importing it") from None
     return module, path, digest
 
 
@@ -74,23 +77,48 @@ def import_module(name: str) -> Loaded:
     """Import an installed module by its dotted name.
 
     Raises:
-        PolicyLoadError: not a dotted name, not installed, or it raised.
+        PolicyLoadError: not a dotted name, not installed, it raised or hangs, or was edited after it had been imported.
     """
     if not all(part.isidentifier() for part in name.split(".")):
         raise PolicyLoadError(f"{shown(name)} is neither a module nor a file", key="policy",
                               allowed="early_stop, ./mine.py:Mine or package.module:Class")
     try:
-        module = importlib.import_module(name)
+        with supervised(name):
+            module = asked(importlib.import_module, name)
     except ModuleNotFoundError as problem:
         if problem.name and f"{name}.".startswith(f"{problem.name}."):
             raise PolicyLoadError(f"no module named {name!r} is installed", key="policy") from None
         raise raised(problem, None, f"importing {name}") from None
-    except (Exception, SystemExit) as problem:
+    except BaseException as problem:
+        if is_interrupt(problem):
+            raise
         raise raised(problem, None, f"importing {name}") from None
     file = getattr(module, "__file__", None)
     path = Path(file) if file else None
     digest = hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else ""
+    if _imported.setdefault(name, digest) != digest:
+        raise PolicyLoadError("was edited after this process imported it; start a new process, or name the file",
+                              file=path, key="policy")
     return module, path, digest
+
+
+_imported: dict[str, str] = {}  # module -> hash of its file when it was first asked for
+
+
+def package_sha256(module: ModuleType) -> str:
+    """Hash of all Python files of the package that an installed module belongs to; "" if it stands alone.
+
+    A policy of a package may use its other modules; a sweep must not take figures of an older version for its own.
+    """
+    top = sys.modules.get(module.__name__.partition(".")[0])
+    if top is None or (top is module and not hasattr(module, "__path__")):
+        return ""
+    digest = hashlib.sha256()
+    for folder in map(Path, getattr(top, "__path__", ())):
+        for file in sorted(folder.rglob("*.py")):
+            data = file.read_bytes()
+            digest.update(f"{file.relative_to(folder).as_posix()} {len(data)}\n".encode() + data)
+    return digest.hexdigest()
 
 
 def raised(problem: BaseException, path: Path | None, doing: str) -> PolicyLoadError:
@@ -103,6 +131,4 @@ def raised(problem: BaseException, path: Path | None, doing: str) -> PolicyLoadE
         if path is not None and traceback.tb_frame.f_code.co_filename == str(path):
             line = traceback.tb_lineno
         traceback = traceback.tb_next
-    text = " ".join(str(problem).split())
-    what = f"{doing} raised {type(problem).__name__}" + (f": {text}" if text else "")
-    return PolicyLoadError(what, file=path, line=line, key="policy")
+    return PolicyLoadError(f"{doing} {what_happened(problem)}", file=path, line=line, key="policy")

@@ -6,7 +6,6 @@ keeps it, or reads confidences before drafting, sees here what it would see ther
 
 from __future__ import annotations
 
-import traceback
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -15,7 +14,9 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from dspark_sim.errors import PolicyFailure, shown
+from dspark_sim.blame import described, is_interrupt, raised_at, what_happened
+from dspark_sim.errors import PolicyFailure
+from dspark_sim.guard import asked, watched
 from dspark_sim.lossless.bench import F32, Bench, Decision, Rows, frozen
 from dspark_sim.policy import MAX_LAG, IntArray, Policy, StepOutcome, StepView
 
@@ -67,7 +68,7 @@ class Stage:
         view._oracle_allowed = bool(getattr(policy, "needs_oracle", False)) and not policy.lossless
         start = getattr(policy, "start", None)
         if start is not None:
-            start(bench.setup())
+            asked(start, bench.setup())
 
     # -- what views ask ----------------------------------------------------------------------------------------
     def _seen(self, name: str) -> Rows:
@@ -210,23 +211,25 @@ class Stage:
         view.kv_tokens = int(emitted.sum()) + 100 * R
 
     # -- asking ------------------------------------------------------------------------------------------------
+    @watched
     def _call(self, method: Callable[[Any], Any], name: str, outcome: StepOutcome | None = None) -> Any:
         self._phase = name
         try:
             return method(self.view if outcome is None else outcome)
-        except Exception as error:
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            raise PolicyFailure(f"{name} raised {type(error).__name__}: {error} ({frame.filename}:{frame.lineno}) "
+        except BaseException as error:
+            if is_interrupt(error):
+                raise
+            raise PolicyFailure(f"{name} {what_happened(error)} ({raised_at(error, self.policy)}) "
                                 f"at decode step {self.step}, R = {self.view.requests}") from None
 
     def _checked(self, answer: Any, limit: IntArray, method: str) -> IntArray:
         try:
             array = np.asarray(answer)
-        except (ValueError, TypeError):
-            self._refuse(method, f"answered {shown(answer)}", f"a numpy array of {limit.size} whole numbers")
+        except Exception:
+            self._refuse(method, f"answered {described(answer)}", f"a numpy array of {limit.size} whole numbers")
         if array.shape != limit.shape or array.dtype.kind not in "iu":
-            self._refuse(method, f"answered shape {array.shape} of {array.dtype}",
-                         f"shape {limit.shape} of whole numbers")
+            self._refuse(method, f"answered {described(answer)}",
+                         f"a numpy array of shape {limit.shape} of whole numbers")
         lengths = array.astype(np.int64)
         wrong = (lengths < 0) | (lengths > limit)
         if wrong.any():

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dspark_sim.blame import is_interrupt, what_happened
 from dspark_sim.curve import StepCurve
 from dspark_sim.errors import PolicyFailure, PolicyLoadError, shown
 from dspark_sim.lossless.bench import Bench, Rows, frozen
@@ -136,6 +137,8 @@ def _tried(subject: Subject, G: int, host_lag: int) -> tuple[str, set[str]]:
             stage.settle()
     except (ValueError, PolicyFailure) as problem:
         return str(problem), set()
-    except Exception as problem:
-        return f"start raised {type(problem).__name__}: {problem}", set()
+    except BaseException as problem:
+        if is_interrupt(problem):
+            raise
+        return f"start {what_happened(problem)}", set()
     return "", stage.read
