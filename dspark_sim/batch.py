@@ -20,6 +20,7 @@ from dspark_sim.trace import AcceptanceTrace, calibrate
 __all__ = ["Batch", "TraceRows"]
 
 RING = MAX_LAG + 1
+FAR = 1 << 60
 # Fields of the int matrix. The first three advance together, by one addition over a block of rows.
 (ROW, EMITTED, CONTEXT, REMAINING, SEGMENT_END, VERIFIED, ACCEPTED, DRAFTED, BLOCKS, RANK, SLOT, CLASS, JOINED,
  LAST_DRAFT, SHARED) = range(15)
@@ -72,6 +73,10 @@ class Batch:
         self.pools = [pool.tolist() for pool in pools]
         self.start: list[int] | None = None if trace is None else trace.document_start.tolist()
         self._bundles: dict[int, tuple[Any, ...]] = {}
+        # Bounds that spare most steps a look at every row: they fall by the most that a step can move.
+        self.room = FAR  # tokens until some row may leave its document
+        self.left = FAR  # tokens until some request may end
+        self.last_join = 0  # decode step at which somebody joined last
 
     # -- text --------------------------------------------------------------------------------------------------
     def _locate(self, request: Request, index: int) -> tuple[int, int, int]:
@@ -86,15 +91,16 @@ class Batch:
             index -= end - first
             n += 1
 
-    def cross_documents(self) -> None:
-        """Move rows that ran past their document's end on into the next one of their chain."""
+    def cross_documents(self, width: int) -> None:
+        """After a step of at most ``width`` tokens each: move rows that ran past their document's end on into the next
+        one of their chain."""
+        self.room -= width
+        if self.room > 0:
+            return
         assert self.start is not None
         R = self.size
         row, end = self.ints[ROW, :R], self.ints[SEGMENT_END, :R]
-        over = row >= end
-        if not over.any():
-            return
-        for i in np.flatnonzero(over).tolist():
+        for i in np.flatnonzero(row >= end).tolist():
             request, rest, n = self.requests[i], int(row[i] - end[i]), self.chain[i]
             pool = self.pools[request.class_index]
             while True:
@@ -105,6 +111,20 @@ class Batch:
                     break
                 rest -= last - first
             self.chain[i], row[i], end[i] = n, first + rest, last
+        self.room = int((end - row).min()) if R else FAR
+
+    def ended(self, width: int) -> list[int]:
+        """After a step of at most ``width`` tokens each: columns whose request is complete, rising."""
+        self.left -= width
+        if self.left > 0:
+            return []
+        remaining = self.ints[REMAINING, : self.size]
+        gone = np.flatnonzero(remaining <= 0).tolist()
+        if len(gone) < self.size:
+            self.left = int(remaining[remaining > 0].min()) if gone else int(remaining.min())
+        else:
+            self.left = FAR
+        return gone
 
     # -- membership --------------------------------------------------------------------------------------------
     def join(
@@ -126,6 +146,8 @@ class Batch:
         self.requests.append(request)
         self.chain.append(n)
         self.size += 1
+        self.room, self.left = min(self.room, end - row), min(self.left, request.output_tokens - request.emitted)
+        self.last_join = decode_step
         if i and self.ints[RANK, i - 1] > rank:
             self._reorder()
             return True
@@ -256,7 +278,7 @@ class TraceRows:
         ring = (self.decode_step - n) % RING
         rows = self.batch.ints[RING_ROW + ring, :R]
         out = table.take(rows, axis=0, mode="clip")
-        if R and rows.min() < 0:
+        if self.decode_step - n < self.batch.last_join:  # somebody is too young to have such a past
             out[rows < 0] = np.nan
         if self.partial:
             lengths = self.batch.ints[RING_DRAFT + ring, :R]

@@ -247,17 +247,16 @@ class Engine:
             remaining -= 1
         self.roster.kv_tokens += R + accepted_sum
         emitted_sum = R + accepted_sum
-        ended: list[int] = []
-        if remaining.min() <= 0:
-            ended = np.flatnonzero(remaining <= 0).tolist()
+        ended = batch.ended(self.roster.width)
+        if ended:
             emitted_sum += int(remaining[ended].sum())
         if observes:
             self._report(step, accepted, remaining)
         rows.decode_step += 1
         if ended:
             self.roster.finish_rows(ended, self.env.now)
-        if self.drafts and batch.size:
-            batch.cross_documents()
+        if self.drafts:
+            batch.cross_documents(self.roster.width)
         return accepted_sum, emitted_sum
 
     def _report(self, step: _Step, accepted: IntArray | None, remaining: IntArray) -> None:
