@@ -18,7 +18,7 @@ def _height(data: RunData, extra: float = 1.7, each: float = 0.42) -> float:
 
 
 def _arm_axis(ax: Axes, data: RunData) -> None:
-    names = [a if data.lossless(a) else f"{a} (not lossless)" for a in data.arms]
+    names = [data.label(a) + ("" if data.lossless(a) else " (not lossless)") for a in data.arms]
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.grid(False, axis="y")

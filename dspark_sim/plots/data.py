@@ -55,6 +55,13 @@ class RunData:
         """The mean alone, NaN where undefined."""
         return self.figure(arm, name)[0]
 
+    def label(self, arm: str) -> str:
+        """How pictures call an arm: its label, its name where it has none."""
+        for stated in self.manifest["scenario"]["resolved"]["arms"]:
+            if stated["name"] == arm:
+                return str(stated.get("label") or arm)
+        return arm
+
     def lossless(self, arm: str) -> bool:
         """The claim of the arm's policy."""
         return bool(self._arms[arm]["lossless"])
