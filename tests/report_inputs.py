@@ -34,9 +34,9 @@ _CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-sta
 
 def evil_run(place: Path) -> Path:
     """A finished run whose arms, class, profile and policy file have names that break out of careless HTML."""
-    scenario = make(place, f'  - {{name: "{EVIL}", drafter: dspark, policy: "./mine <b>\'q\'.py"}}\n'
-                           f'  - {{name: "{QUOTES}", policy: no_spec}}\n'
-                           "  - {name: broken, drafter: dspark, policy: ./broken.py}\n")
+    scenario = make(place, "  - {name: broken, drafter: dspark, policy: ./broken.py}\n"
+                           f'  - {{name: "{EVIL}", drafter: dspark, policy: "./mine <b>\'q\'.py"}}\n'
+                           f'  - {{name: "{QUOTES}", policy: no_spec}}\n')
     (place / "mine <b>'q'.py").write_text(POLICY)
     text = scenario.read_text()
     (place / "hardware").rename(place / "hard<b>ware 'h'")
