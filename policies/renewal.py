@@ -16,8 +16,8 @@ names). Every ``probe`` steps all draft, to see.
 budget and ranking. *Curve*: measured over believed seconds, interpolated between the sizes that occurred; a size that
 was padded up costs what the padded one costs, so unknown buckets are found.
 
-Limits: needs a trace with confidence. With right beliefs, even steps and a cheap drafter there is next to nothing to
-win (docs/ranking.md). A learned curve knows only sizes that were tried.
+Limits: needs a trace with confidence. With right beliefs there is next to nothing to win (docs/ranking.md), and with
+``learn: none`` wrong confidences cost more than in ``async_global``, for λ is measured and τ believed.
 
 Lossless: budget, draft lengths and corrections come from steps whose outcome has reached the host; current survivals,
 corrected position by position, only rank, and the rank never rises along a row: a joint stopping rule. Overlapped: the
@@ -42,7 +42,7 @@ from dspark_sim.policy import expected_tokens, top_k_lengths
 _BINS = 20  # levels of survival that are corrected apart
 _EVERY = 32  # steps between updates of what changes slowly
 _POOL = 48  # rows that a budget should rest on
-_DOUBT = 40.0  # tokens that a level must have seen before they outweigh the drafter's word
+_DOUBT = 8.0  # kept tokens that a level must have seen before they outweigh its position's
 _CHEAP = 0.2  # tokens that a row's share of the drafter must cost before rows are looked at one by one
 _Table = npt.NDArray[np.float32]
 _Mask = npt.NDArray[np.bool_]
@@ -61,8 +61,7 @@ class _Confidence:
 
     def learn(self, outcome: StepOutcome) -> None:
         """Enter a step whose survivals were kept."""
-        survival = self.kept.pop(outcome.step, None)
-        if survival is None:
+        if (survival := self.kept.pop(outcome.step, None)) is None:
             return
         position = np.arange(survival.shape[1])
         verified = (position < outcome.verified[:, None]).ravel()
@@ -73,10 +72,11 @@ class _Confidence:
 
     def update(self) -> None:
         """New factors from the counts; then the counts fade, so that a drift is followed."""
-        doubt = _DOUBT * self.level
-        factor = (self.hits + doubt) / (self.sums + doubt)
-        total, off = self.sums.sum(), np.abs(self.hits - self.sums).sum()
-        self.factor = factor.astype(np.float32) if total > 200 and off > 0.05 * total else None
+        hits, sums = (table.reshape(-1, _BINS + 1) for table in (self.hits, self.sums))
+        position = (hits.sum(axis=1) + _DOUBT) / (sums.sum(axis=1) + _DOUBT)  # a level not seen is as its position
+        factor = (hits + _DOUBT * position[:, None]) / (sums + _DOUBT)
+        noise, off = np.sqrt(self.sums * (1 - self.level).clip(0)).sum(), np.abs(self.hits - self.sums).sum()
+        self.factor = factor.astype(np.float32).ravel() if off > noise + 0.02 * self.sums.sum() else None
         self.hits, self.sums = 0.9 * self.hits, 0.9 * self.sums
 
     def corrected(self, survival: _Table) -> _Table:
