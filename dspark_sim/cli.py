@@ -12,10 +12,11 @@ from typing import Annotated
 
 import typer
 
-from dspark_sim.cli_options import Form, Format, NoLocal, ScenarioName, Seed, Settings
+from dspark_sim.cli_options import DecisionTimeout, Form, Format, NoLocal, ScenarioName, Seed, Settings
+from dspark_sim.cli_policy import policies
 from dspark_sim.cli_rank import rank
 from dspark_sim.cli_sweep import sweep
-from dspark_sim.commands.output import emit, guarded
+from dspark_sim.commands.output import emit, ended, guarded
 
 __all__ = ["app", "main"]
 
@@ -33,7 +34,7 @@ def _group(name: str, text: str) -> typer.Typer:
 
 
 scenarios = _group("scenario", "Scenarios: what is compared, on what hardware, under what traffic.")
-policies = _group("policy", "Verification policies: which draft tokens the target verifies.")
+app.add_typer(policies, name="policy")
 profiles = _group("profile", "Hardware profiles: what an engine's steps cost, and how that is known.")
 traces = _group("trace", "Acceptance traces: what drafters' tokens did against a target.")
 
@@ -72,12 +73,15 @@ def run(
                                   "ui.perfetto.dev (first replication); .gz compresses.")
     ] = None,
     no_local_policies: NoLocal = False,
+    decision_timeout: DecisionTimeout = None,
 ) -> None:
     """Compare the arms of a scenario: a table here, everything else in a run folder."""
     from dspark_sim.commands.run import run_command
+    from dspark_sim.guard import limited
 
-    run_command(scenario, seed=seed, out=out, settings=settings, form=form.value, quiet=quiet, plots=not no_plots,
-                local_policies=not no_local_policies, perfetto=perfetto)
+    with limited(decision_timeout):
+        run_command(scenario, seed=seed, out=out, settings=settings, form=form.value, quiet=quiet, plots=not no_plots,
+                    local_policies=not no_local_policies, perfetto=perfetto)
 
 
 app.command()(sweep)
@@ -187,46 +191,6 @@ def scenario_check(
     check_command(scenario, settings, local_policies=not no_local_policies)
 
 
-@policies.command("list")
-@guarded
-def policy_list(form: Form = Format.table) -> None:
-    """Policies on the shelf."""
-    from dspark_sim.commands.policy import list_command
-
-    list_command(form.value)
-
-
-@policies.command("show")
-@guarded
-def policy_show(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name on the shelf, or ./mine.py:Mine.")],
-    form: Form = Format.table, no_local_policies: NoLocal = False,
-) -> None:
-    """What a policy does, claims and takes."""
-    from dspark_sim.commands.policy import show_command
-
-    show_command(policy, form.value, local_policies=not no_local_policies)
-
-
-@policies.command("check")
-@guarded
-def policy_check(
-    policy: Annotated[str, typer.Argument(metavar="POLICY", help="A name on the shelf, or ./mine.py:Mine.")],
-    settings: Annotated[
-        list[str], typer.Option("--set", metavar="KEY=VALUE", help="Set a parameter of the policy; may be repeated.")
-    ] = [],  # noqa: B006
-    greedy: Annotated[bool, typer.Option("--greedy", help="Check for greedy decoding, which allows more.")] = False,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Search much longer.")] = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the search.")] = 1,
-    form: Form = Format.table, no_local_policies: NoLocal = False,
-) -> None:
-    """Is a policy what it claims: contract, anticipation, exact output laws? Exit code 1 if not."""
-    from dspark_sim.commands.policy_check import run_policy_check
-
-    raise typer.Exit(run_policy_check(policy, settings=settings, greedy=greedy, thorough=thorough, seed=seed,
-                                      form=form.value, local_policies=not no_local_policies))
-
-
 @profiles.command("list")
 @guarded
 def profile_list(form: Form = Format.table) -> None:
@@ -273,4 +237,5 @@ def trace_show(
 
 def main() -> None:
     """Entry point of ``dspark-sim``."""
-    app(prog_name="dspark-sim")
+    with ended():
+        app(prog_name="dspark-sim")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["Form", "Format", "NoLocal", "Quiet", "ScenarioName", "Seed", "Settings"]
+__all__ = ["DecisionTimeout", "Form", "Format", "NoLocal", "Quiet", "ScenarioName", "Seed", "Settings"]
 
 
 class Format(StrEnum):
@@ -25,6 +25,11 @@ Settings = Annotated[
 ]
 Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Instead of the scenario's seed.")]
 NoLocal = Annotated[
-    bool, typer.Option("--no-local-policies", help="Refuse policies that are not on the shelf (they execute code).")
+    bool, typer.Option("--no-local-policies", help="Refuse policies and routers that are neither on the shelf nor "
+                       "installed (they execute code).")
+]
+DecisionTimeout = Annotated[
+    float | None, typer.Option("--decision-timeout", min=0, metavar="SECONDS", help="A policy that takes longer for "
+                               "one answer is given up; 0: never. Default: 30.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no remarks on stderr.")]

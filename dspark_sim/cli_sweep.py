@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dspark_sim.cli_options import Form, Format, NoLocal, Quiet, ScenarioName, Seed, Settings
+from dspark_sim.cli_options import DecisionTimeout, Form, Format, NoLocal, Quiet, ScenarioName, Seed, Settings
 from dspark_sim.commands.output import guarded
 
 __all__ = ["sweep"]
@@ -41,10 +41,13 @@ def sweep(
     form: Form = Format.table,
     quiet: Quiet = False,
     no_local_policies: NoLocal = False,
+    decision_timeout: DecisionTimeout = None,
 ) -> None:
     """Compare the arms over a grid of settings, on all cores; survives being killed."""
     from dspark_sim.commands.sweep import sweep_command
+    from dspark_sim.guard import limited
 
-    sweep_command(scenario, over=over, replications=replications, seed=seed, settings=settings, jobs=jobs,
-                  backend=backend, address=address, out=out, form=form.value, quiet=quiet,
-                  local_policies=not no_local_policies)
+    with limited(decision_timeout):
+        sweep_command(scenario, over=over, replications=replications, seed=seed, settings=settings, jobs=jobs,
+                      backend=backend, address=address, out=out, form=form.value, quiet=quiet,
+                      local_policies=not no_local_policies)

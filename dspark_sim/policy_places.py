@@ -73,10 +73,12 @@ def outside(reference: str, base: Path | None = None) -> Found | None:
     return None if found is None or found.place == SHELF else found
 
 
-def by_name(base: Path | None = None) -> dict[str, Found]:
-    """Every name and where it leads, with what it hides there; sorted by name."""
+def by_name(base: Path | None = None, *, local: bool = True) -> dict[str, Found]:
+    """Every name and where it leads, with what it hides there; sorted by name. ``local``: files in folders too."""
     found: dict[str, list[Found]] = {}
     for candidate in _all(base):
+        if not (local or candidate.trusted):
+            continue
         found.setdefault(candidate.name, []).append(candidate)
     return {name: _first(places) for name, places in sorted(found.items())}
 

@@ -84,14 +84,15 @@ def list_policies() -> list[PolicySource]:
     return [_of(Found(name, "shelf", path))[1] for name, path in policy_places.shelf_files().items()]
 
 
-def all_policies(base: Path | None = None) -> tuple[list[PolicySource], list[PolicyLoadError]]:
+def all_policies(base: Path | None = None, *, local: bool = True) -> tuple[list[PolicySource], list[PolicyLoadError]]:
     """Every policy that a name finds, by name, and what is wrong with those that cannot be loaded. Runs their files.
 
     Args:
         base: folder of a scenario, None for the working directory alone.
+        local: files outside the shelf too; without them what they would hide comes back.
     """
     sources, problems = [], []
-    for found in policy_places.by_name(base).values():
+    for found in policy_places.by_name(base, local=local).values():
         try:
             sources.append(_of(found)[1])
         except PolicyLoadError as problem:

@@ -106,7 +106,7 @@ class KeyMaker:
         if isinstance(value, AcceptanceTrace):
             return {"trace": self._trace(value, scenario)}
         if isinstance(value, PolicySource):
-            return {"policy": value.name, "sha256": value.sha256}
+            return {"policy": value.name, "sha256": value.sha256, "package": value.package_sha256}
         if isinstance(value, Mapping):
             return {str(k): self._plain(v, scenario) for k, v in value.items()}
         if isinstance(value, (list, tuple)):

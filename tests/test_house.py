@@ -20,9 +20,10 @@ FLOORS = (
     # ground: words that everyone uses
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame",
     # first floor: reading what the user wrote
-    "registry policy_places parameters profile profile_curves profile_schema calibration parametric traceset workload lengths "
-    "userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions traffic_checks "
-    "scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks router router_registry",
+    "registry policy_places parameters profile profile_curves profile_schema calibration parametric traceset workload "
+    "lengths userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions "
+    "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
+    "router router_registry",
     # second floor: the machine
     "kv prefix line prompts batch roster decide spill record engine traffic cluster faults autoscale assemble simulate",
     # third floor: what it means
@@ -35,7 +36,7 @@ FLOORS = (
     "plan plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
-    "__init__ __main__ cli cli_options cli_sweep cli_plan cli_rank commands",
+    "__init__ __main__ cli cli_options cli_sweep cli_policy cli_plan cli_rank commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all

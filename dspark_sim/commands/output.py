@@ -11,7 +11,8 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import typer
@@ -21,7 +22,7 @@ from dspark_sim.errors import DsparkSimError, InputError
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["emit", "emit_console", "emit_rows", "guarded", "note", "stdout_console"]
+__all__ = ["emit", "emit_console", "emit_rows", "ended", "guarded", "note", "stdout_console"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -100,6 +101,21 @@ def _shown(value: Any) -> str:
     if value is None:
         return "–"
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """Around the whole program: threads that a policy has left running do not keep it from ending."""
+    try:
+        yield
+    except SystemExit as done:
+        guard = sys.modules.get("dspark_sim.guard")
+        left = [] if guard is None else guard.stragglers()
+        if not left:
+            raise
+        note(f"note: left behind by a policy, and given up: {', '.join(left)}")
+        sys.stdout.flush()
+        os._exit(done.code if isinstance(done.code, int) else 0 if done.code is None else 1)
 
 
 def guarded(command: Callable[P, T]) -> Callable[P, T]:

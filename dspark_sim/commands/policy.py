@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dspark_sim.commands.local import announce
 from dspark_sim.commands.output import emit_console, emit_rows, note
-from dspark_sim.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,25 +15,30 @@ if TYPE_CHECKING:
 __all__ = ["list_command", "show_command"]
 
 
-def list_command(form: str) -> None:
-    """The policies of the shelf: claims, and the first sentence of what they say."""
-    from dspark_sim.registry import list_policies
+def list_command(form: str, *, local_policies: bool = True) -> None:
+    """The policies that a name finds from here: claims, where they are, and the first sentence of what they say."""
+    from dspark_sim.policy_places import by_name
+    from dspark_sim.registry import all_policies
 
-    rows = [_row(source) for source in list_policies()]
+    local = [name for name, found in by_name().items() if not found.trusted] if local_policies else []
+    announce(local, allowed=True)
+    sources, problems = all_policies(local=local_policies)
+    for problem in problems:
+        note(f"warning: left out: {problem}")
     titles = {"name": "policy", "lossless": "lossless", "timing": "timing", "needs_confidence": "needs confidence",
               "summary": "what it does"}
-    emit_rows(rows, form, titles)
+    if any(source.place != "shelf" for source in sources):
+        titles = {"name": "policy", "place": "place", "lossless": "lossless", "summary": "what it does"}
+    if any(source.hides for source in sources):
+        titles = {"name": "policy", "place": "place", "hides": "hides", "summary": "what it does"}
+    emit_rows([_row(source) for source in sources], form, titles)
 
 
 def show_command(reference: str, form: str, *, local_policies: bool) -> None:
     """One policy: claims, parameters, documentation, file."""
     from dspark_sim.registry import find_policy
 
-    local = ":" in reference or "/" in reference or reference.endswith(".py")
-    if local and not local_policies:
-        raise InputError(f"policy {reference!r} is not on the shelf, and --no-local-policies refuses it")
-    if local:
-        note(f"note: policy {reference} is not on the shelf; its code is executed")
+    announce([reference], allowed=local_policies)
     source = find_policy(reference)[1]
     if form != "table":
         emit_rows([_row(source)], form)
@@ -47,6 +52,7 @@ def _row(source: PolicySource) -> dict[str, Any]:
         "name": source.name, "summary": _first(source.doc), "lossless": source.lossless, "timing": source.timing,
         "needs_confidence": source.needs_confidence, "parameters": parameters, "doc": source.doc,
         "path": None if source.path is None else str(source.path), "sha256": source.sha256,
+        "place": source.place, "hides": list(source.hides),
     }
 
 
@@ -66,7 +72,9 @@ def _show(console: Console, source: PolicySource) -> None:
     claims += ", needs confidence" if source.needs_confidence else ""
     claims += ", sees the outcome (oracle)" if source.needs_oracle else ""
     console.print(Text(claims))
-    console.print(Text(f"file: {source.path}", style="dim"))
+    console.print(Text(f"{source.place}: {source.path}", style="dim"))
+    for hidden in source.hides:
+        console.print(Text(f"hides {hidden}", style="yellow"))
     console.print()
     console.print(Text(source.doc or "(no documentation)"))
     console.print()

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dspark_sim.commands.output import emit, emit_console, emit_rows, note
-from dspark_sim.errors import InputError
+from dspark_sim.commands.local import announce
+from dspark_sim.commands.output import emit, emit_console, emit_rows
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,13 +42,12 @@ def run_policy_check(
         InputError: the policy cannot be found, loaded or configured.
     """
     from dspark_sim.commands.run import overrides_of
+    from dspark_sim.guard import supervised
     from dspark_sim.testing import check_policy
 
-    if ":" in reference or "/" in reference or reference.endswith(".py"):
-        if not local_policies:
-            raise InputError(f"policy {reference!r} is not on the shelf, and --no-local-policies refuses it")
-        note(f"note: policy {reference} is not on the shelf; its code is executed")
-    report = check_policy(reference, overrides_of(settings), base=base, greedy=greedy, thorough=thorough, seed=seed)
+    announce([reference], allowed=local_policies, base=base)
+    with supervised(reference):
+        report = check_policy(reference, overrides_of(settings), base=base, greedy=greedy, thorough=thorough, seed=seed)
     if form == "json":
         emit(json.dumps(report.to_dict(), indent=2, ensure_ascii=False) + "\n")
     elif form == "csv":

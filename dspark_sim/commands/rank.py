@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from dspark_sim.commands.local import announce
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of
 from dspark_sim.errors import InputError
@@ -29,11 +30,9 @@ def rank_command(
     for place in (markdown, picture):
         if place is not None and not place.absolute().parent.is_dir():
             raise InputError(f"no folder {place.parent}", key="--markdown" if place is markdown else "--picture")
-    local = [c.label for c in contestants(policies or "async_global") if ":" in c.policy or c.policy.endswith(".py")]
-    if local and not local_policies:
-        raise InputError(f"policy {local[0]} is not on the shelf, and --no-local-policies refuses it")
-    for name in () if quiet else local:
-        note(f"note: policy {name} is not on the shelf; its code is executed")
+    for base in dict.fromkeys(Path(name).parent for name in scenarios):  # policies/ beside any of them counts
+        announce([c.policy for c in contestants(policies or "async_global")], allowed=local_policies, quiet=quiet,
+                 base=base)
     with _progress(quiet) as progress:
         ranking = rank(
             scenarios, policies, loads=_numbers(loads), replications=replications, drafter=drafter,

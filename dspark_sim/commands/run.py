@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from dspark_sim.commands.local import refuse_local
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.errors import InputError
 
 if TYPE_CHECKING:
     from dspark_sim.results import Results
-    from dspark_sim.scenario import Scenario
 
 __all__ = ["overrides_of", "refuse_local", "run_command"]
 
@@ -41,24 +41,6 @@ def overrides_of(settings: Sequence[str]) -> dict[str, Any]:
         except InputError as problem:
             raise InputError(problem.problem, key=f"--set {key}") from None
     return out
-
-
-def refuse_local(scenario: Scenario, forbidden: bool, quiet: bool) -> None:
-    """Policies that are not on the shelf execute somebody's code: say so once, or refuse before it happens."""
-    from dspark_sim.shelves import POLICIES, shelf
-
-    shipped = {p.stem for p in shelf(POLICIES).glob("*.py")}
-    for i, arm in enumerate(scenario.arms):
-        reference = arm.policy.name
-        if reference in shipped or not (":" in reference or "/" in reference or reference.endswith(".py")):
-            continue
-        if forbidden:
-            raise scenario.source.error(
-                f"policy {reference!r} is not on the shelf, and --no-local-policies refuses it", ("arms", i, "policy"),
-                allowed=", ".join(sorted(n for n in shipped if not n.startswith("_"))),
-            )
-        if not quiet:
-            note(f"note: arm {arm.name}: policy {reference} is not on the shelf; its code is executed")
 
 
 def run_command(
