@@ -61,19 +61,23 @@ class Backend:
         self.jobs = jobs or 1
         self._stack = ExitStack()
         self._options: dict[str, Any] = {}
+        self._ahead = 1
 
     def __enter__(self) -> Backend:
         import joblib
 
-        cores = joblib.cpu_count()
+        workers = cores = joblib.cpu_count()
         with ExitStack() as starting:
             if self.name == "loky":
                 self.jobs = self._asked or cores
                 self._options = {"inner_max_num_threads": 1, "initializer": _begin, "initargs": (os.getpid(),)}
             else:
                 start = _start_dask if self.name == "dask" else _start_ray
-                self.jobs, submit = start(starting, self._asked, cores, self.address)
-                joblib.register_parallel_backend(f"dspark-{self.name}", _futures_backend(submit, self.jobs))
+                workers, submit = start(starting, self._asked, cores, self.address)
+                self.jobs = min(self._asked or workers, workers)
+                joblib.register_parallel_backend(f"dspark-{self.name}", _futures_backend(submit))
+            fewer = self.name != "loky" and self.jobs < workers  # the rest of the cluster is not ours
+            self._ahead = self.jobs if fewer else 2 * self.jobs
             self._stack = starting.pop_all()
         return self
 
@@ -102,11 +106,12 @@ class Backend:
         """``function`` of each item, in the order in which they are done; see :meth:`compute`."""
         from joblib import Parallel, delayed, parallel_config
 
-        jobs = 2 if apart and self.name == "loky" else self.jobs
-        name = self.name if self.name == "loky" else f"dspark-{self.name}"
+        here = self.name == "loky"
+        # joblib computes n_jobs=1 in this process; on a cluster it is the number under way that counts, not n_jobs
+        jobs = self.jobs if here and not apart else max(2, self.jobs)
         options = self._options if jobs > 1 else {}
-        with parallel_config(name, n_jobs=jobs, **options):
-            parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
+        with parallel_config("loky" if here else f"dspark-{self.name}", n_jobs=jobs, **options):
+            parallel = Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch=self._ahead)
             yield from parallel(delayed(function)(item) for item in items)
 
 
@@ -124,7 +129,7 @@ def _begin(parent: int) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _futures_backend(submit: Callable[[Any], Any], jobs: int) -> type[Any]:
+def _futures_backend(submit: Callable[[Any], Any]) -> type[Any]:
     """A joblib backend over anything that turns a callable into a future."""
     from joblib.parallel import ParallelBackendBase
 
@@ -132,12 +137,12 @@ def _futures_backend(submit: Callable[[Any], Any], jobs: int) -> type[Any]:
         supports_retrieve_callback = True
 
         def effective_n_jobs(self, n_jobs: int) -> int:
-            return jobs
+            return n_jobs
 
         def configure(self, n_jobs: int = 1, parallel: Any = None, **_: Any) -> int:
             self.parallel = parallel
             self.waiting: set[Any] = set()
-            return jobs
+            return n_jobs
 
         def submit(self, func: Any, callback: Any = None) -> Any:
             future = submit(func)
@@ -159,18 +164,19 @@ def _futures_backend(submit: Callable[[Any], Any], jobs: int) -> type[Any]:
 def _start_dask(
     stack: ExitStack, jobs: int | None, cores: int, address: str | None
 ) -> tuple[int, Callable[[Any], Any]]:
-    """A client of a dask cluster, a local one if no address is given."""
+    """(workers, submit) of a dask cluster, a local one if no address is given."""
     import logging
 
     distributed = import_module("distributed")  # extras: not there for everybody, and without types
     cluster: Any = address
     if address is None:
+        stack.enter_context(import_module("dask").config.set({"distributed.scheduler.allowed-failures": 0}))
         cluster = stack.enter_context(distributed.LocalCluster(
             n_workers=jobs or cores, threads_per_worker=1, dashboard_address=None, silence_logs=logging.CRITICAL,
             env=THREADS,
         ))
     try:
-        client = stack.enter_context(distributed.Client(cluster, timeout="15s"))
+        client = stack.enter_context(distributed.Client(cluster, timeout="10s"))
     except (OSError, ValueError) as problem:
         raise InputError(f"no dask scheduler answers at {address} ({problem})", key="--address") from None
     workers = sum(client.nthreads().values())
@@ -178,13 +184,13 @@ def _start_dask(
         raise InputError(f"the dask cluster at {address} has no workers", key="--address")
     executor = client.get_executor(pure=False)
     stack.callback(executor.shutdown, wait=False)
-    return min(jobs or workers, workers), executor.submit
+    return workers, executor.submit
 
 
 def _start_ray(
     stack: ExitStack, jobs: int | None, cores: int, address: str | None
 ) -> tuple[int, Callable[[Any], Any]]:
-    """A ray cluster, a local one if no address is given."""
+    """(workers, submit) of a ray cluster, a local one if no address is given."""
     import logging
 
     ray = import_module("ray")
@@ -199,9 +205,8 @@ def _start_ray(
             raise InputError(f"no ray cluster answers at {address} ({problem})", key="--address") from None
         stack.callback(ray.shutdown)
 
-    @ray.remote(num_cpus=1, max_retries=1)  # type: ignore[untyped-decorator]
+    @ray.remote(num_cpus=1, max_retries=0)  # type: ignore[untyped-decorator]
     def call(function: Any) -> Any:
         return function()
 
-    workers = int(ray.cluster_resources().get("CPU", 1))
-    return min(jobs or workers, workers), lambda function: call.remote(function).future()
+    return int(ray.cluster_resources().get("CPU", 1)), lambda function: call.remote(function).future()

@@ -117,7 +117,7 @@ def finish(child: subprocess.Popen[str], *, kill: bool = False) -> tuple[int, st
     try:
         if kill:
             child.kill()
-        out, err = child.communicate(timeout=120)
+        out, err = child.communicate(timeout=300)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
