@@ -168,8 +168,7 @@ class Renewal:
         self._confidence, self._curve = _Confidence(G), _Curve(setup.cost)
         self._tokens = self._seconds = 0.0  # fading sums: λ is their ratio
         self._typical: _Table = np.ones(G, dtype=np.float32)  # survivals of a row without a past
-        self._plan, self._planned, self._probed = (-1, -1), -1, -1  # what the budget was made for, and when
-        self._budget = 0
+        self._plan, self._planned, self._probed, self._budget = (-1, -1), -1, -1, 0  # what for, and when
         self._drafts: _Mask | None = None  # rows that draft, None for all
         self._weight: FloatArray | None = None
         self._rests, self._patience = False, 1  # the whole batch rests; how many times rarer it is probed
@@ -185,7 +184,9 @@ class Renewal:
         if self.slo_weight:
             self._weight = self._urgency(view)
         probing = step % (self.probe * self._patience) == 0
-        plan, choosy = (R, view.prefill_tokens), self.draft == "rows" and self._row_price > _CHEAP
+        # A padded engine verifies a resting row all the same: there rows are not looked at one by one.
+        choosy = self.draft == "rows" and not self._padded and self._row_price > _CHEAP
+        plan = (R, view.prefill_tokens)
         due = plan != self._plan or step - self._planned > 3 or step == self._probed + self.lag
         if due or probing:
             past, known = self._past(view)
@@ -236,11 +237,10 @@ class Renewal:
             self._patience = min(2 * self._patience, 16) if self._rests else 1
         dearer = seconds[K:] > seconds[K]
         K = K + int(dearer.argmax()) - 1 if dearer.any() else seconds.size - 1  # the edge of its bucket
-        self._budget, unit, low, half = K, (R if self._padded else 1), K // 2, max(R // 2, 1)
-        # What a token costs is read below K: above it may stand a cliff.
-        slope = max(float(seconds[K] - seconds[low]), 0.0) / max((K - low) * unit, 1)
+        self._budget, low, half = K, K // 2, max(R // 2, 1)
+        slope = max(float(seconds[K] - seconds[low]), 0.0) / max(K - low, 1)  # below K: above may stand a cliff
         share = (cost.draft_seconds(R, G) - cost.draft_seconds(half, G)) / max(R - half, 1)
-        own = (float(seconds[K]) + fixed - slope * (R + K * unit) - share * n) / R  # of the fixed seconds, by row
+        own = (float(seconds[K]) + fixed - slope * (R + K) - share * n) / R  # of the fixed seconds, by row
         alone = 1.0 / (max(own, 1e-9) + slope)  # tokens per second of a row that rests
         self._token_price, self._row_price = alone * slope, alone * share
 
