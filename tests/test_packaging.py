@@ -130,6 +130,7 @@ def test_quickstart_runs_from_the_wheel(bare: Path, tmp_path: Path) -> None:
     assert len(json.loads((folder / "summary.json").read_text())["arms"]) == 6
     assert (folder / "steps.parquet").is_file()
     assert list((folder / "plots").glob("*.png")), done.stderr
+    assert (folder / "report.html").is_file(), done.stderr  # its templates are in the wheel
 
 
 @pytest.mark.parametrize("what", ["scenario", "policy", "profile", "trace"])
