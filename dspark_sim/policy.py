@@ -281,6 +281,7 @@ class BudgetPolicy:
     lossless: ClassVar[bool] = True
     timing: ClassVar[Timing] = "overlapped"
     needs_confidence: ClassVar[bool] = True
+    _budget: int = 0
 
     def token_budget(self, view: BudgetView) -> int:
         """Draft tokens that the whole batch verifies in this step, 0..R*G; asked before drafting."""
@@ -290,9 +291,10 @@ class BudgetPolicy:
         """(R,) the best ``token_budget`` draft tokens by current survival."""
         return top_k_lengths(view.survival, self._budget)
 
-    _budget: int = 0
-
     def draft_lengths(self, view: BudgetView) -> IntArray | int:
         """Fixes the budget before any confidence of this step exists; drafts full blocks."""
-        self._budget = int(self.token_budget(view))
+        budget = self.token_budget(view)
+        if not hasattr(budget, "__int__") or not -1e18 < budget < 1e18:
+            raise ValueError(f"token_budget answered {budget!r}; allowed: a whole number, 0 or more")
+        self._budget = int(budget)
         return view.block_size

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from dspark_sim.commands.local import refuse_local
 from dspark_sim.commands.output import emit, emit_console, emit_rows, note
 from dspark_sim.errors import InputError
 
@@ -30,6 +31,8 @@ def validate_command(
 ) -> None:
     """Run cases and lay predicted beside published; exits with 1 when one falls out of its tolerance."""
     cases = _cases(names, bench, base, arm)
+    for case in (c for c in cases if c.scenario is not None):
+        refuse_local(case.build({}), False, quiet)
     from dspark_sim.pictures import PlotProcess
     from dspark_sim.rundir import RunFolder
     from dspark_sim.validate import run_case
