@@ -32,7 +32,7 @@ def error_of(point: Point) -> str:
     """``+1.2 %``, or the difference in the quantity's units."""
     if point.error is None:
         return ""
-    return f"{point.error:+.2g}" if point.absolute else f"{point.error:+.1f} %"
+    return f"{point.error:+.2g}" if point.absolute else f"{round(point.error, 1) + 0.0:+.1f} %"
 
 
 def tables(result: CaseResult) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -72,13 +72,17 @@ def summary_lines(result: CaseResult) -> list[str]:
 def _sentence(s: Summary, result: CaseResult) -> str:
     absolute = any(p.absolute for p in result.points if p.quantity == s.quantity)
     unit = "" if absolute else " %"
-    text = f"{UNITS.get(s.quantity, s.quantity)}, {s.role}: {s.n} points, median {s.median:.2g}{unit}, worst " \
-           f"{s.worst:.2g}{unit}"
+    text = (f"{UNITS.get(s.quantity, s.quantity)}, {s.role}: {s.n} point{'s' * (s.n != 1)}, median "
+            f"{_small(s.median)}{unit}, worst {_small(s.worst)}{unit}")
     if s.missing:
         text += f", {s.missing} without a prediction"
     if s.allowed is not None:
         text += f" (allowed {s.allowed[0]:g} and {s.allowed[1]:g}): {'inside' if s.passed else 'OUTSIDE'}"
     return text
+
+
+def _small(value: float) -> str:
+    return "0" if value < 1e-6 else f"{value:.2g}"
 
 
 def rows(results: Iterable[CaseResult]) -> list[dict[str, Any]]:
@@ -96,7 +100,7 @@ def case_markdown(result: CaseResult, picture: str | None = None) -> str:
     case = result.case
     parts = [
         f"## {case.name}: {case.title}",
-        f"**{'Inside' if result.passed else 'Outside'} its tolerance.** {case.system}",
+        f"**{_verdict(result)}.** {case.system}",
         f"*Source:* {_joined(case.source)}", f"*Fitted ({case.fitted.parameters} numbers):* {_joined(case.fitted.on)}",
         f"*Predicted:* {case.predicted}",
     ]
@@ -115,6 +119,12 @@ def case_markdown(result: CaseResult, picture: str | None = None) -> str:
         if texts:
             parts.append(f"*{name}:*\n\n" + "\n".join(f"* {text}" for text in texts))
     return "\n\n".join(parts)
+
+
+def _verdict(result: CaseResult) -> str:
+    if not any(s.allowed for s in result.summaries):
+        return "A demonstration, nothing is judged"
+    return "Inside its tolerance" if result.passed else "Outside its tolerance"
 
 
 def _joined(texts: Sequence[str]) -> str:

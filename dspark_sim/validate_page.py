@@ -20,7 +20,8 @@ Each case states the system, what was fitted on what, and what is then *predicte
 fit. `predicted / published, error` stands in every cell. A row or column marked *fitted* was used to make the profile
 or the trace and proves nothing; *shown* numbers are not judged; `*` marks single fitted points. A case passes when the
 median and the worst error of each predicted quantity are inside its tolerance: 3 % and 6 % unless the case says
-another, and why; the table below says which cases miss that aim. Nothing was tuned to a predicted number; where a case misses, it says so."""
+another, and why; the table below says which cases miss that aim. Nothing was tuned to a predicted number; where a
+case misses, it says so."""
 
 OWN = """## Check the simulator on your own system before you believe it
 

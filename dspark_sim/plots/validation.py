@@ -49,11 +49,12 @@ def _case(case: Record, records: list[Record]) -> Figure | None:
     top = axes[0]
     top.plot([], [], "o", color="#555555", mfc="none", label="published")
     top.plot([], [], "-", color="#555555", label="predicted")
-    fig.legend(*top.get_legend_handles_labels(), loc="outside right upper", fontsize=8)
+    fig.legend(*top.get_legend_handles_labels(), loc="outside right center", fontsize=8)
     verdict = "inside" if case["passed"] else "outside"
+    n = case["fitted_parameters"]
     return finish(fig, f"{case['title']}: predicted and published", [
-        f"{case['fitted_parameters']} numbers fitted; filled marks: fitted points; {verdict} its tolerance.",
-        f"Source: {' '.join(case['source'])}"])
+        f"{n} number{'s' * (n != 1)} fitted; filled marks: fitted points; {verdict} its tolerance.",
+        f"Source: {'; '.join(case['source'])}"])
 
 
 def _curve(top: Axes, below: Axes, mine: list[Record], arm: str, colour: Any, marker: str) -> None:
