@@ -37,8 +37,8 @@ class _Step:
     """The step under way, kept from its decision to its end; one object per engine, reused."""
 
     __slots__ = (
-        "draft", "drafted", "kv_tokens", "lengths", "other", "prefill_tokens", "requests", "schedule", "start",
-        "tokens", "total", "verify", "waiting",
+        "draft", "drafted", "kv_tokens", "lengths", "other", "prefill_tokens", "requests", "schedule", "stalled",
+        "start", "tokens", "total", "verify", "waiting",
     )
     start: float
     requests: int  # R
@@ -48,6 +48,7 @@ class _Step:
     prefill_tokens: int
     kv_tokens: int
     waiting: int
+    stalled: int  # requests that could decode, in a step of prompts alone
     draft: float
     schedule: float
     verify: float
@@ -152,6 +153,7 @@ class Engine:
         cost, step = self.cost, self._step
         step.start, step.requests, step.prefill_tokens = self.env.now, R, prefill_tokens
         step.kv_tokens, step.waiting = self.roster.kv_tokens if R else 0, len(self.roster.waiting)
+        step.stalled = self.batch.size - R
         step.lengths, step.drafted, step.tokens = None, 0, R
         step.draft = step.schedule = 0.0
         if R:
@@ -200,7 +202,7 @@ class Engine:
         self.recorder.step((
             self.number, self.steps, step.start, step.draft, step.schedule, step.verify, step.other, now,
             step.requests, step.drafted, verified, accepted, emitted, step.prefill_tokens, batch_tokens,
-            cost.padded_tokens(charged), step.kv_tokens, step.waiting, gap, gap_rows,
+            cost.padded_tokens(charged), step.kv_tokens, step.waiting, step.stalled, gap, gap_rows,
             cost.extrapolated(charged, step.prefill_tokens, step.requests),
         ))
         self.steps += 1

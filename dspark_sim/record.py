@@ -27,7 +27,7 @@ GAP_BINS_PER_E = 100  # bin b covers gaps from exp(b / 100) to exp((b + 1) / 100
 
 _STEP_INTS = (
     "requests", "drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens",
-    "kv_tokens", "waiting",
+    "kv_tokens", "waiting", "stalled",
 )
 # One tuple per step, in this order: the recorder's hot path appends it and does nothing else.
 #   engine, step, start, draft_s, schedule_s, verify_s, other_s, end, *_STEP_INTS, gap, gap_rows, extrapolated
@@ -158,7 +158,8 @@ class Recorder:
         named = dict(zip(_STEP_INTS, ints, strict=True))
         extrapolated = rows[-1]
         for i, values in enumerate(
-            (seconds, draft, schedule, verify, other, named["requests"] * seconds, named["waiting"] * seconds)
+            (seconds, draft, schedule, verify, other, (named["requests"] + named["stalled"]) * seconds,
+             named["waiting"] * seconds)
         ):
             np.add.at(self._floats[:, i], (engine, where), values)
         sums = (

@@ -99,7 +99,7 @@ class SlowEngine(SlowQueue):
         end = now + total
         if end > until:
             return None
-        waiting = len(self.waiting)
+        waiting, stalled = len(self.waiting), sum(1 for seat in self.running if not seat.to_prefill) - len(rows)
         accepted, emitted = self.settle(rows, drafted, verified, end)
         done = [seat.request.emitted >= seat.request.output_tokens for seat in rows]
         self.remove_finished(end)
@@ -109,7 +109,7 @@ class SlowEngine(SlowQueue):
             step=len(self.steps), start=now, draft_s=draft_s, schedule_s=schedule_s, verify_s=verify_s,
             other_s=other_s, requests=len(rows), drafted=sum(drafted), verified=sum(verified), accepted=sum(accepted),
             emitted=sum(emitted) + first, prefill_tokens=prefill_tokens, batch_tokens=tokens, padded_tokens=padded,
-            kv_tokens=kv_tokens, waiting=waiting, end=end, seconds=total,
+            kv_tokens=kv_tokens, waiting=waiting, stalled=stalled, end=end, seconds=total,
         ))
         if rows:
             columns = dict(slot=[seat.slot for seat in rows], drafted=drafted, verified=verified, accepted=accepted,

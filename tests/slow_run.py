@@ -171,7 +171,7 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
         for name in ("draft_s", "schedule_s", "verify_s", "other_s"):
             row[name] = in_order(s[name] for s in mine)
         row["request_steps"] = sum(s["requests"] for s in mine)
-        row["request_seconds"] = in_order(s["requests"] * s["seconds"] for s in mine)
+        row["request_seconds"] = in_order((s["requests"] + s["stalled"]) * s["seconds"] for s in mine)
         for name in ("drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens"):
             row[name] = sum(s[name] for s in mine)
         row["waiting_seconds"] = in_order(s["waiting"] * s["seconds"] for s in mine)

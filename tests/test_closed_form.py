@@ -161,6 +161,19 @@ def test_area_under_the_batch_size(tmp_path: Path) -> None:
         assert column(run.intervals, "request_seconds").sum() == pytest.approx(served.sum())
 
 
+def test_area_under_the_batch_size_with_prompts(tmp_path: Path) -> None:
+    """The same with prefill: ∫ R(t) dt = Σ (finished − first_token), for who stands still for others' prompts decodes.
+
+    Were those seconds left out, TPS per user on the concurrent axis would exceed what any user gets.
+    """
+    world = World(tmp_path)
+    for mode in ("chunked", "separate"):
+        (run,) = world.runs({"measure.requests": 40, "engine.prefill": mode})
+        served = column(run.requests, "finished") - column(run.requests, "first_token")
+        assert column(run.intervals, "request_seconds").sum() == pytest.approx(served.sum())
+        assert column(run.steps, "stalled").any() == (mode == "separate")
+
+
 def test_the_cliff_of_captured_graphs(tmp_path: Path) -> None:
     """R = 7, 8 and 9 with ℓ = 3 cost the captured sizes 32, 32 and, beyond the limit of 32, the point at 64.
 
