@@ -96,29 +96,38 @@ def import_module(name: str) -> Loaded:
     file = getattr(module, "__file__", None)
     path = Path(file) if file else None
     digest = hashlib.sha256(path.read_bytes()).hexdigest() if path is not None and path.is_file() else ""
+    return module, path, _unedited(name, digest, path)
+
+
+_imported: dict[str, str] = {}  # module or package -> hash of its files when it was first asked for
+
+
+def _unedited(name: str, digest: str, path: Path | None) -> str:
+    """``digest``, if it is still that of what was imported: Python imports a module once."""
     if _imported.setdefault(name, digest) != digest:
         raise PolicyLoadError("was edited after this process imported it; start a new process, or name the file",
                               file=path, key="policy")
-    return module, path, digest
-
-
-_imported: dict[str, str] = {}  # module -> hash of its file when it was first asked for
+    return digest
 
 
 def package_sha256(module: ModuleType) -> str:
     """Hash of all Python files of the package that an installed module belongs to; "" if it stands alone.
 
     A policy of a package may use its other modules; a sweep must not take figures of an older version for its own.
+
+    Raises:
+        PolicyLoadError: one was edited since this process imported the package.
     """
     top = sys.modules.get(module.__name__.partition(".")[0])
     if top is None or (top is module and not hasattr(module, "__path__")):
         return ""
     digest = hashlib.sha256()
-    for folder in map(Path, getattr(top, "__path__", ())):
+    folders = list(getattr(top, "__path__", ()))
+    for folder in map(Path, folders):
         for file in sorted(folder.rglob("*.py")):
             data = file.read_bytes()
             digest.update(f"{file.relative_to(folder).as_posix()} {len(data)}\n".encode() + data)
-    return digest.hexdigest()
+    return _unedited(f"{top.__name__}/", digest.hexdigest(), Path(folders[0]) if folders else None)
 
 
 def raised(problem: BaseException, path: Path | None, doing: str) -> PolicyLoadError:
