@@ -81,4 +81,4 @@ def _refusal(found: Found) -> str:
 def _trusted(base: Path) -> str:
     from dspark_sim.policy_places import by_name
 
-    return ", ".join(name for name, found in by_name(base).items() if found.trusted)
+    return ", ".join(by_name(base, local=False))
