@@ -1,6 +1,8 @@
 """The run folder: tables as Parquet, summary, manifest, plots. Built aside under a hidden name, renamed at the end.
 
-``<runs>/<name>-<time>[-n]/`` by default, or exactly the folder that ``--out`` names, which must be new or empty.
+``<runs>/<name>-<time>[-n]/`` by default, or exactly the folder that ``--out`` names, which must be new or empty. An
+empty folder is kept (it may be a mounted volume, or where the user stands): everything is built in a hidden folder in
+it and then moved up, the manifest last.
 Nothing under a final name is ever partial. After Ctrl-C the folder is finished with what there is, and its
 manifest says ``"status": "interrupted"``; after kill -9 a hidden ``.<name>….partial-…`` stays and may be deleted.
 """
@@ -96,29 +98,34 @@ class RunFolder:
 
     def __init__(self, name: str, out: str | Path | None = None, runs: str | Path = RUNS) -> None:
         self._exact = None if out is None else Path(out)
-        if self._exact is not None:
-            self._check(self._exact)
-            self._stem = self._exact.name or "run"
-            parent = self._exact.resolve().parent
-        else:
-            parent = Path(runs).resolve()
-            self._stem = f"{_safe(name)}-{datetime.now():%Y%m%d-%H%M%S}"
+        parent = Path(runs)
         try:
+            if self._exact is not None:
+                self._check(self._exact)
+                self._place = parent = self._exact.resolve()  # now: the working directory may be another one later
+                self._stem = self._place.name or "run"
+                parent = self._place if self._place.is_dir() else self._place.parent
+            else:
+                parent = parent.resolve()
+                self._stem = f"{_safe(name)}-{datetime.now():%Y%m%d-%H%M%S}"
             parent.mkdir(parents=True, exist_ok=True)
-            self.path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{self._stem}.partial-"))
+            self.path = Path(tempfile.mkdtemp(dir=parent, prefix=f".{self._stem[:50]}.partial-"))
             os.chmod(self.path, 0o755)
-        except OSError as problem:
-            raise InputError(f"cannot be written ({problem.strerror or problem})", file=parent, key="--out") from None
+        except (OSError, RuntimeError, ValueError) as problem:  # a loop of links, a null byte
+            if isinstance(problem, InputError):
+                raise
+            reason = getattr(problem, "strerror", None) or str(problem)
+            raise InputError(f"cannot be written ({reason})", file=parent, key="--out") from None
         self._parent, self._finished = parent, False
         self._steps = _Stream(self.path / "steps.parquet", ROW_GROUP)
         self._intervals = _Stream(self.path / "intervals.parquet", 0)
         self._requests = _Stream(self.path / "requests.parquet", 0)
 
-    @staticmethod
-    def _check(out: Path) -> None:
+    def _check(self, out: Path) -> None:
         if out.exists() and not out.is_dir():
             raise InputError("is a file", file=out, key="--out", allowed="a new or an empty folder")
-        if out.is_dir() and any(out.iterdir()):
+        own = getattr(self, "path", None)
+        if out.is_dir() and any(entry != own for entry in out.iterdir()):
             raise InputError("is not empty, and a run never mixes its files with others", file=out, key="--out",
                              allowed="a new or an empty folder")
 
@@ -146,13 +153,20 @@ class RunFolder:
         """Give the folder its final name.
 
         Raises:
-            InputError: meanwhile somebody else put files into the folder that ``--out`` names.
+            InputError: it cannot have it (meanwhile somebody else put files there); what was built is kept.
         """
         if self._exact is not None:
-            self._check(self._exact)
-            if self._exact.is_dir():
-                self._exact.resolve().rmdir()
-            os.rename(self.path, self._exact.resolve())
+            try:
+                self._check(self._place)
+                if self._place.is_dir():
+                    self._move_up()
+                else:
+                    os.rename(self.path, self._place)
+            except (InputError, OSError) as problem:
+                self._finished = True
+                reason = problem.problem if isinstance(problem, InputError) else problem.strerror or str(problem)
+                raise InputError(f"{reason}; the results are kept in {self.path}", file=self._exact,
+                                 key="--out") from None
             self.path = self._exact
         else:
             n = 1
@@ -170,6 +184,13 @@ class RunFolder:
             self.path = target
         self._finished = True
         return self.path
+
+    def _move_up(self) -> None:
+        """Everything into the folder that exists; whoever finds the manifest there finds all the rest."""
+        with undisturbed():
+            for name in sorted(os.listdir(self.path), key=lambda name: (name == "manifest.json", name)):
+                os.rename(self.path / name, self._place / name)
+            self.path.rmdir()
 
     def __enter__(self) -> RunFolder:
         return self

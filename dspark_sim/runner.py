@@ -169,15 +169,22 @@ def execute(
         ))
         if child is not None and not interrupted:
             child.draw(folder.path)
-        if report is not None:
-            report(results)
+        shown = False
         try:
-            problem = child.wait() if child is not None and not interrupted else None
-        except KeyboardInterrupt:
-            problem = "plots were given up; the numbers are complete"
-        if problem is not None and say is not None:
-            say(problem)
-        return replace(results, folder=folder.finish())
+            if report is not None:
+                report(results)
+            shown = True
+        finally:  # a full disk behind stdout, a terminal that is gone: the folder is finished all the same
+            try:
+                problem = child.wait() if child is not None and not interrupted else None
+            except KeyboardInterrupt:
+                problem = "plots were given up; the numbers are complete"
+            if problem is not None and say is not None:
+                say(problem)
+            results = replace(results, folder=folder.finish())
+            if not shown and say is not None:
+                say(f"the results could not be printed; they are in {results.folder}")
+        return results
     finally:
         if child is not None:
             child.stop()

@@ -68,3 +68,29 @@ def test_a_reader_that_goes_away_is_no_error(world: Path, tmp_path: Path) -> Non
     assert child.returncode == 0
     assert "Broken" not in child.stderr
     assert (tmp_path / "o" / "summary.csv").exists()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_a_table_that_cannot_be_printed_costs_no_result(world: Path, tmp_path: Path) -> None:
+    """The disk behind stdout is full, stdout is closed, its encoding lacks a letter: the run folder is complete."""
+    for out, redirect, code in (("full", ">/dev/full", 1), ("closed", ">&-", 0), ("ascii", "", 0)):
+        done = subprocess.run(
+            ["sh", "-c", f'exec "$0" -m dspark_sim run "$1" --no-plots --out {out} {redirect}', sys.executable, world],
+            cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        )
+        assert done.returncode == code, done.stderr
+        assert "Traceback" not in done.stderr
+        assert f"in {out}" in done.stderr
+        assert json.loads((tmp_path / out / "manifest.json").read_text())["status"] == "finished"
+        assert ("\nno-spec" in done.stdout) == (out == "ascii")
+
+
+def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:
+    """A file may be named, and may hold, what a terminal would obey: messages show it as an escape."""
+    (tmp_path / "evil.yaml").write_text('"\\e[31mkey": 1\n')
+    for name in ("\x1b]0;title\x07.yaml", "evil.yaml"):
+        child = start("scenario", "check", name, cwd=tmp_path)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 2
+        assert "\\x1b" in err
+        assert "\x1b" not in err

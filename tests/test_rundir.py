@@ -73,9 +73,43 @@ def test_somebody_else_fills_the_folder_meanwhile(tmp_path: Path) -> None:
     with RunFolder("x", tmp_path / "out") as folder:
         (tmp_path / "out").mkdir()
         (tmp_path / "out" / "theirs").write_text("keep me")
-        with pytest.raises(InputError, match="is not empty"):
+        folder.write("ours", "keep me too")
+        with pytest.raises(InputError, match=r"is not empty.*; the results are kept in .*\.out\.partial-"):
             folder.finish()
     assert (tmp_path / "out" / "theirs").read_text() == "keep me"
+    assert [p.read_text() for p in tmp_path.glob(".out.partial-*/ours")] == ["keep me too"]
+
+
+def test_an_empty_folder_stays_the_one_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mounted volume, the place where the user stands, a link to it: filled, never replaced; the manifest last."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    before = (tmp_path / "here").stat().st_ino
+    moved: list[str] = []
+    real = os.rename
+    monkeypatch.setattr(rundir.os, "rename", lambda a, b: (moved.append(Path(b).name), real(a, b))[1])
+    for out in (".", str(tmp_path / "link")):
+        monkeypatch.chdir(tmp_path / "here")
+        with RunFolder("x", out) as folder:
+            for name in ("manifest.json", "summary.json", "a"):
+                folder.write(name, name)
+            assert [p.name[:9] for p in (tmp_path / "here").iterdir()] == [".here.par"]
+            monkeypatch.chdir(tmp_path)
+            folder.finish()
+        assert sorted(os.listdir(tmp_path / "here")) == ["a", "manifest.json", "summary.json"]
+        assert (tmp_path / "here").stat().st_ino == before
+        assert moved.pop() == "manifest.json"
+        for path in (tmp_path / "here").iterdir():
+            path.unlink()
+
+
+def test_names_that_no_file_system_takes(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("n" * 300, "n\0", "loop/out"):
+        with pytest.raises(InputError, match="cannot be written"):
+            RunFolder("x", tmp_path / name)
+    with RunFolder("x", tmp_path / ("ä" * 120)) as folder:  # 240 bytes: a name for it, but not for a longer one
+        assert folder.finish().is_dir()
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
 import io
@@ -29,14 +30,24 @@ T = TypeVar("T")
 
 
 def note(text: str) -> None:
-    """A sentence for the user, on stderr."""
-    print(text, file=sys.stderr, flush=True)
+    """A sentence for the user, on stderr; dropped where there is none."""
+    with contextlib.suppress(OSError):
+        if sys.stderr is not None:
+            print(_printable(text), file=sys.stderr, flush=True)
+
+
+def _printable(text: str) -> str:
+    """Control characters, which a name or a file may hold and a terminal would obey, as escapes."""
+    return "".join(c if c.isprintable() or c in "\n\t" else f"\\x{ord(c):02x}" for c in text)
 
 
 def emit(text: str) -> None:
-    """Data, on stdout."""
+    """Data, on stdout; dropped where there is none, "?" for what its encoding lacks."""
+    if sys.stdout is None:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         # nobody reads on: later writes, and the interpreter's own flush at exit, must not complain
