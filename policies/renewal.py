@@ -2,9 +2,9 @@
 
 **Budget.** A step that earns τ tokens in s seconds is a cycle of a renewal process; the best long-run rate λ satisfies
 max E[τ − λ s] = 0 (Dinkelbach, Management Science 13, 1967). So a step maximises τ − λ s, λ being the measured tokens
-per second, drafter, fixed costs and prompts in it; τ / s of each step alone (``async_global``) is the same only where
-all steps are alike. Few rows are pooled with past ones. A budget fills its graph's bucket. A padded engine, which pays
-for the longest row, gets one length for all.
+per second, drafter and fixed costs in it, without the seconds that prompts add, which come whatever is decided. Θ of a
+single step (``async_global``) admits too much where a prompt makes it long. Few rows are pooled with past ones. A budget
+fills its graph's bucket. A padded engine, which pays for the longest row, gets one length for all.
 
 **Rows that rest** (``draft``). In a closed loop slow requests stay longer, and the time of serving a fixed mix is the
 sum over requests of tokens / own rate: each row should maximise its *own* rate, tokens over its own seconds plus an
@@ -163,8 +163,7 @@ class Renewal:
         if self.lag < setup.host_lag:
             raise ValueError(f"lag: got {self.lag}, but confidences reach the host after {setup.host_lag} steps "
                              f"(host_lag); allowed: {setup.host_lag} to {MAX_LAG}")
-        G, size = setup.block_size, setup.max_num_seqs + 1
-        self._cost, self._padded = setup.cost, setup.ragged == "padded"
+        G, size, self._cost, self._padded = setup.block_size, setup.max_num_seqs + 1, setup.cost, setup.ragged == "padded"
         self._confidence, self._curve = _Confidence(G), _Curve(setup.cost)
         self._tokens = self._seconds = 0.0  # fading sums: λ is their ratio
         self._typical: _Table = np.ones(G, dtype=np.float32)  # survivals of a row without a past
@@ -291,9 +290,10 @@ class Renewal:
         """Moves λ; notes what was kept, and what the step took."""
         fade = 1.0 - 1.0 / self.memory
         self._tokens = fade * self._tokens + float(outcome.emitted.sum())
-        self._seconds = fade * self._seconds + outcome.seconds
-        if self.learn in ("both", "confidence"):
-            self._confidence.learn(outcome)
+        tokens, priced = outcome.batch_tokens - outcome.prefill_tokens, self._cost.verify_seconds
+        prompts = priced(tokens, outcome.prefill_tokens) - priced(tokens) if outcome.prefill_tokens else 0.0
+        self._seconds = fade * self._seconds + max(outcome.seconds - prompts, 1e-9)
+        self._confidence.learn(outcome)  # of steps whose survivals were kept, if any
         if self.learn in ("both", "curve") and (self._cost.prefill_curve is None or not outcome.prefill_tokens):
             longest = outcome.slot.size * (1 + int(outcome.verified.max())) + outcome.prefill_tokens
             size = longest if self._padded else outcome.batch_tokens

@@ -61,6 +61,13 @@ def test_the_budget_fills_its_bucket_even_with_hopeless_tokens() -> None:
     assert made._budget == 6
 
 
+def test_the_rate_leaves_out_what_prompts_add() -> None:
+    """Six tokens in a step of 3 s, of which 50 prompt tokens on the shared curve took 1 s."""
+    made = started(make_cost({1: 1.0, 101: 3.0}, block_size=4, max_requests=8))
+    made.observe(outcome([2, 2], [4, 4], prefill_tokens=50, batch_tokens=60, padded_tokens=60, verify_seconds=3.0))
+    assert made._tokens / made._seconds == pytest.approx(6 / 2.0)
+
+
 def test_a_padded_engine_gets_one_length() -> None:
     cost = make_cost(staircase([2, 4, 6, 64], [1.0, 1.1, 1.2, 9.0]), block_size=4, max_requests=8, ragged="padded")
     made, view = started(cost, 3.0), with_past([[0.9, 0.9, 0.9, 0.9], [0.5, 0.4, 0.3, 0.2]])

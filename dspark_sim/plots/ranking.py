@@ -11,7 +11,7 @@ from dspark_sim.rank_results import Ranking
 
 __all__ = ["draw"]
 
-_MARKS = "osD^vP*X<>"
+_MARKS = "osD^vP*X<>ph8"  # thirteen marks and ten colours: no two of 130 are alike
 
 
 def draw(ranking: Ranking) -> Figure:
