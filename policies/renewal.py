@@ -3,8 +3,8 @@
 **Budget.** A step that earns τ tokens in s seconds is a cycle of a renewal process; the best long-run rate λ satisfies
 max E[τ − λ s] = 0 (Dinkelbach, Management Science 13, 1967). So a step maximises τ − λ s, λ being the measured tokens
 per second, drafter and fixed costs in it, without the seconds that prompts add, which come whatever is decided. Θ of a
-single step (``async_global``) admits too much where a prompt makes it long. Few rows are pooled with past ones. A budget
-fills its graph's bucket. A padded engine, which pays for the longest row, gets one length for all.
+single step (``async_global``) admits too much where a prompt makes it long. Few are pooled with past ones, a budget
+fills its graph's bucket; a padded engine, which pays for the longest row, gets one length for all.
 
 **Rows that rest** (``draft``). In a closed loop slow requests stay longer, and the time of serving a fixed mix is the
 sum over requests of tokens / own rate: each row should maximise its *own* rate, tokens over its own seconds plus an
@@ -163,8 +163,8 @@ class Renewal:
         if self.lag < setup.host_lag:
             raise ValueError(f"lag: got {self.lag}, but confidences reach the host after {setup.host_lag} steps "
                              f"(host_lag); allowed: {setup.host_lag} to {MAX_LAG}")
-        G, size, self._cost, self._padded = setup.block_size, setup.max_num_seqs + 1, setup.cost, setup.ragged == "padded"
-        self._confidence, self._curve = _Confidence(G), _Curve(setup.cost)
+        G, size, self._cost = setup.block_size, setup.max_num_seqs + 1, setup.cost
+        self._padded, self._confidence, self._curve = setup.ragged == "padded", _Confidence(G), _Curve(setup.cost)
         self._tokens = self._seconds = 0.0  # fading sums: λ is their ratio
         self._typical: _Table = np.ones(G, dtype=np.float32)  # survivals of a row without a past
         self._plan, self._planned, self._probed, self._budget = (-1, -1), -1, -1, 0  # what for, and when
