@@ -38,7 +38,7 @@ def new_command(name: str, *, kind: str, folder: Path, force: bool) -> None:
             raise InputError("exists already", file=path, allowed="another name, or --force to overwrite it")
     cls = "".join(part.capitalize() for part in name.split("_"))
     cls += "Policy" * (cls in _IMPORTED)
-    words = {"name": name, "cls": cls, "test": shlex.quote(test.as_posix())}
+    words = {"name": name, "cls": cls}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, template in ((policy, TEMPLATES[kind]), (test, TEST)):

@@ -2,7 +2,7 @@
 
 __all__ = ["TEMPLATES", "TEST", "filled"]
 
-_BUDGET = '''"""{cls}: as many draft tokens as a step of a given size has room for, the likeliest first.
+_BUDGET = '''"""As many draft tokens as a step of a given size has room for, the likeliest first.
 
 The first line is what `dspark-sim policy list` shows. Say here where the idea comes from and what it assumes.
 """
@@ -23,7 +23,8 @@ class {cls}(BudgetPolicy):
         step_tokens: tokens that the target's forward pass should have at most.
     """
 
-    # Fields are parameters: `policy: {{name: {name}, step_tokens: 300}}`. Names and types are checked for you.
+    # Fields are parameters: `policy: {{name: {name}, step_tokens: 300}}`.
+    # Names and types are checked for you.
     step_tokens: int = 512
 
     def __post_init__(self) -> None:
@@ -46,7 +47,7 @@ class {cls}(BudgetPolicy):
         return max(0, min(room, view.requests * view.block_size))
 '''
 
-_FULL = '''"""{cls}: verifies a token while it is likely enough to survive, and asks for more when many are thrown away.
+_FULL = '''"""Verifies a token while it is likely enough to survive, and asks for more when many are thrown away.
 
 The first line is what `dspark-sim policy list` shows. Say here where the idea comes from and what it assumes.
 """
@@ -68,12 +69,14 @@ class {cls}:
         memory: how slowly the share of kept tokens is forgotten, 0 to 1.
     """
 
-    # Fields are parameters: `policy: {{name: {name}, least: 0.4}}`. Names and types are checked for you.
+    # Fields are parameters: `policy: {{name: {name}, least: 0.4}}`.
+    # Names and types are checked for you.
     least: float = 0.3
     memory: float = 0.95
 
-    # Claims, which `dspark-sim policy check {name}` examines. Lossless: the length of a request must not depend on
-    # confidences behind the first token that it leaves out, its own or another request's.
+    # Claims, which `dspark-sim policy check {name}` examines.
+    # Lossless: no length may depend on a confidence behind the first token that a request leaves out, its own or
+    # another request's.
     lossless: ClassVar[bool] = True
     timing: ClassVar[Timing] = "synchronous"  # waits for this step's confidences; "overlapped": decides from the past
     needs_confidence: ClassVar[bool] = True
@@ -113,7 +116,7 @@ class {cls}:
 
 TEMPLATES = {"budget": _BUDGET, "full": _FULL}
 
-TEST = '''"""Tests of {name}.py: run them with `python -m pytest {test}`."""
+TEST = '''"""Tests of {name}.py, for pytest."""
 
 from __future__ import annotations
 
@@ -126,7 +129,7 @@ FILE = Path(__file__).with_name("{name}.py")
 
 
 class TestContract(PolicyContract):
-    """Contract, claim and greedy decoding: what `dspark-sim policy check {name}` prints, as tests."""
+    """Contract, claim and greedy decoding: what `dspark-sim policy check` prints, as tests."""
 
     policy = f"{{FILE}}:{cls}"
 
