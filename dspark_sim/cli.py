@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from dspark_sim.cli_options import DecisionTimeout, Form, Format, NoLocal, ScenarioName, Seed, Settings
+from dspark_sim.cli_plan import plan
 from dspark_sim.cli_policy import policies
 from dspark_sim.cli_rank import rank
 from dspark_sim.cli_sweep import sweep
@@ -85,6 +86,7 @@ def run(
 
 
 app.command()(sweep)
+app.command()(plan)
 app.command()(rank)
 
 

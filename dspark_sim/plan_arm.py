@@ -14,7 +14,7 @@ from typing import TypeAlias
 from dspark_sim.plan_decide import Decision, Verdict, decide, least_requests, level_of, looks
 from dspark_sim.plan_judge import Seen
 from dspark_sim.plan_load import LoadAxis
-from dspark_sim.plan_search import Bracket, search
+from dspark_sim.plan_search import MAX_LOADS, Bracket, search
 from dspark_sim.plan_tasks import World
 
 __all__ = ["ArmSearch", "Asked", "Capacity", "mean"]
@@ -53,7 +53,7 @@ class ArmSearch:
         axis: loads.
         target: share that must meet the SLA.
         most: replications at one load at most.
-        resolution, start, factor: of the search.
+        resolution, start, factor, loads: of the search.
         gpus: of one unit.
     """
 
@@ -66,6 +66,7 @@ class ArmSearch:
     start: float
     gpus: int
     factor: float = 2.0
+    loads: int = MAX_LOADS
     seen: dict[float, list[Seen]] = field(default_factory=dict)
     decisions: dict[float, Decision] = field(default_factory=dict)
     bracket: Bracket | None = None
@@ -73,7 +74,7 @@ class ArmSearch:
     def ask(self) -> Generator[Asked, Sequence[Seen], None]:
         """Yields what is to be computed, is sent the results in the same order."""
         steps = search(self.axis.rounded(self.start), least=self.axis.least, most=self.axis.most, factor=self.factor,
-                       resolution=self.resolution, rounded=self.axis.rounded)
+                       resolution=self.resolution, rounded=self.axis.rounded, loads=self.loads)
         try:
             load = next(steps)
             while True:

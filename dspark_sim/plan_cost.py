@@ -50,7 +50,7 @@ class Sizing:
         headroom: share of the fleet's capacity (without the spare unit) that is free at the peak.
         cost_million: money per million output tokens at capacity, without spare and headroom.
         cost_million_best: the same at the lowest load that fails.
-        cost_million_demand: money of ``hourly_units`` per million output tokens of the day's demand.
+        cost_million_demand: ``cost_day`` per million output tokens of the day's demand.
         cost_day, cost_day_by_hour: money per day.
         tokens_day: output tokens of the day's demand.
     """
@@ -125,7 +125,7 @@ def size(
         gpus_best=(best + spare) * gpus, hourly_units=tuple(hourly), gpu_hours_day=fixed,
         gpu_hours_day_by_hour=by_hour, headroom=1.0 - need.peak / (busy * low),
         cost_million=_per_million(p, speed[0]), cost_million_best=_per_million(p, speed[1]),
-        cost_million_demand=None if p is None or not tokens else p * by_hour / tokens * 1e6,
+        cost_million_demand=None if p is None or not tokens else p * fixed / tokens * 1e6,
         cost_day=None if p is None else p * fixed, cost_day_by_hour=None if p is None else p * by_hour,
         tokens_day=tokens,
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 from dspark_sim.plan_arm import ArmSearch, Capacity, mean
 from dspark_sim.plan_cost import Price, Sizing
-from dspark_sim.plan_decide import Decision
+from dspark_sim.plan_decide import Decision, decide, level_of
 from dspark_sim.plan_demand import Need
 from dspark_sim.plan_limits import Limit
 from dspark_sim.plan_load import LoadAxis
@@ -209,7 +209,10 @@ def load_points(found: ArmSearch) -> list[LoadPoint]:
         seen = [one for one in found.seen[load] if one.error is None]
         if not seen:
             continue
-        decision = found.decisions.get(load, Decision("sparse", {}, None))
+        decision: Decision | None = found.decisions.get(load)
+        if decision is None:
+            decision = decide([one.classes for one in seen], found.target, level_of(found.most),
+                              saturated=[one.saturated for one in seen])
         worst = None if decision.worst is None else decision.classes[decision.worst]
         out.append(LoadPoint(
             load, len(seen), decision.verdict if load in found.decisions else "chart", decision.saturated,

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from dspark_sim.plan_decide import Verdict
 
-__all__ = ["Bracket", "Search", "bracket_of", "search"]
+__all__ = ["MAX_LOADS", "Bracket", "Search", "bracket_of", "search"]
 
-MAX_LOADS = 28  # a search that needs more has no monotone answer
+MAX_LOADS = 24  # a search that needs more has no monotone answer
 Search: TypeAlias = Generator[float, Verdict, "Bracket"]
 
 
@@ -52,7 +52,7 @@ def bracket_of(verdicts: Mapping[float, Verdict]) -> Bracket:
 
 def search(
     start: float, *, least: float, most: float, resolution: float, rounded: Callable[[float], float],
-    factor: float = 2.0,
+    factor: float = 2.0, loads: int = MAX_LOADS,
 ) -> Search:
     """Yields loads, is sent verdicts, returns the bracket.
 
@@ -62,10 +62,11 @@ def search(
         resolution: relative distance at which passing and failing loads are close enough.
         rounded: the nearest load that can be simulated.
         factor: of the steps while nothing is bracketed yet.
+        loads: so many are looked at, at most.
     """
     verdicts: dict[float, Verdict] = {}
     load: float | None = rounded(min(max(start, least), most))
-    while load is not None and load not in verdicts and len(verdicts) < MAX_LOADS:
+    while load is not None and load not in verdicts and len(verdicts) < loads:
         verdicts[load] = yield load
         found = bracket_of(verdicts)
         if found.low is None:

@@ -5,8 +5,10 @@ A worker loads the scenario itself, once per variant of the world (``what_if``),
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dspark_sim.errors import DsparkSimError, InputError
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from dspark_sim.scenario import Scenario
     from dspark_sim.sweep_grid import Definition
 
-__all__ = ["Point", "Pool", "World", "work"]
+__all__ = ["Point", "Pool", "World", "definition_of", "work"]
 
 KEYS = ("acceptance", "step_time", "output_tokens")
 
@@ -96,6 +98,20 @@ def work(point: Point) -> Seen:
         raise
     except DsparkSimError as problem:
         return Seen({}, {}, error=str(problem))
+
+
+def definition_of(scenario: str | Path | Scenario, settings: Mapping[str, Any], seed: int | None) -> Definition:
+    """How workers load the scenario: its text and what is set in it."""
+    from dspark_sim.scenario import read_scenario
+    from dspark_sim.sweep_grid import Definition
+
+    settings = dict(settings) | ({} if seed is None else {"seed": seed})
+    if isinstance(scenario, (str, Path)):
+        document = read_scenario(scenario)
+        assert document.file is not None
+        return Definition(document.text, str(document.file), str(document.file.resolve().parent), settings)
+    file = scenario.source.file
+    return Definition(json.dumps(scenario.source.data), "" if file is None else str(file), str(scenario.base), settings)
 
 
 class Pool:
