@@ -104,7 +104,8 @@ class {cls}:
         view.survival is (R, G): the chance that tokens 1..k are all kept. Along a row it never rises.
         """
         bar = min(1.0, self.least * 0.5 / max(self._kept, 0.05))
-        return (view.survival >= bar).sum(axis=1)
+        lengths: IntArray = (view.survival >= bar).sum(axis=1)
+        return lengths
 
     def observe(self, outcome: StepOutcome) -> None:
         """Optional: what a step did, told `host_lag` steps later."""
