@@ -239,5 +239,10 @@ def trace_show(
 
 def main() -> None:
     """Entry point of ``dspark-sim``."""
+    import sys
+
+    from dspark_sim.lean import arrow_without_pandas
+
     with ended():
+        arrow_without_pandas(next((word for word in sys.argv[1:] if not word.startswith("-")), ""))
         app(prog_name="dspark-sim")
