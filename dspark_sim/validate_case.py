@@ -129,6 +129,7 @@ class Case(StrictModel):
     fitted: Fitted
     predicted: Text = Field(description="what is predicted, in words")
     limits: list[Text] = Field(default_factory=list, description="what cannot be identified from public data")
+    tried: list[Text] = Field(default_factory=list, description="what else was tried with the numbers in sight")
     findings: list[Text] = Field(default_factory=list, description="what the numbers say")
     tolerance: Tolerance = Tolerance()
     axis: Text = Field(default="workload.arrival.concurrency", description="dotted key of the scenario: the load")

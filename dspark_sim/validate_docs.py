@@ -115,7 +115,8 @@ def case_markdown(result: CaseResult, picture: str | None = None) -> str:
     notes = dict.fromkeys(p.note for p in result.points if p.note)
     if notes:
         parts.append("\n".join(f"* Note: {note}" for note in notes))
-    for name, texts in (("What it shows", case.findings), ("What cannot be identified", case.limits)):
+    sections = {"What it shows": case.findings, "What was tried": case.tried, "What cannot be identified": case.limits}
+    for name, texts in sections.items():
         if texts:
             parts.append(f"*{name}:*\n\n" + "\n".join(f"* {text}" for text in texts))
     return "\n\n".join(parts)
