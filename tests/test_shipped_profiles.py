@@ -23,6 +23,7 @@ KINDS = {
     "deepseek-v4-flash-paper": ("derived", 1), "deepseek-v4-flash-paper-fig7": ("derived", 1),
     "deepseek-v4-pro-paper": ("derived", 1), "deepseek-v4-pro-paper-fig7": ("derived", 1),
     "h20-qwen3-8b": ("derived", 1), "synthetic-roofline": ("synthetic", 2),
+    "rtx5090-qwen3-4b": ("derived", 1),
 }
 
 

@@ -20,7 +20,7 @@ constant and a cost per request, fitted on the median TPOT at 1, 2, 4 and 8 requ
 def extract(data: Path, folder: Path) -> None:
     """Prefill times, and the median TPOT at the lighter loads only."""
     case = field_case(data, "S5")
-    write_csv(folder / "prefill.csv", ["batch_tokens", "ms"], [(int(n), ms) for n, ms in case["qwen3_4b_prefill_cold_ms"].items()],
+    write_csv(folder / "prefill_source.csv", ["batch_tokens", "ms"], [(int(n), ms) for n, ms in case["qwen3_4b_prefill_cold_ms"].items()],
               f"Published. {SOURCE}")
     write_csv(folder / "source.csv", ["qps", "tpot_p50_ms"], [(r[0], r[5]) for r in case["qwen3_4b"]["rows"] if r[0] in FIT_QPS],
               f"Published. {SOURCE}")
@@ -28,7 +28,7 @@ def extract(data: Path, folder: Path) -> None:
 
 def fit(folder: Path) -> tuple[float, list[tuple[int, float]]]:
     """(ms of a step of one token, [requests, ms beyond that step and the line through the prefill times])."""
-    times = {int(r["batch_tokens"]): float(r["ms"]) for r in read_csv(folder / "prefill.csv")}
+    times = {int(r["batch_tokens"]): float(r["ms"]) for r in read_csv(folder / "prefill_source.csv")}
     rows = [(int(r["qps"]), float(r["tpot_p50_ms"])) for r in read_csv(folder / "source.csv")]
     first, base = min(times), rows[0][1]
     points: list[tuple[int, float]] = []
@@ -44,7 +44,7 @@ def build(folder: Path) -> str:
     """``profile.yaml`` from the source tables; returns the residuals for the README."""
     base, points = fit(folder)
     write_csv(folder / "verify.csv", ["batch_tokens", "ms"],
-              [(1, base), *((int(r["batch_tokens"]), float(r["ms"])) for r in read_csv(folder / "prefill.csv"))],
+              [(1, base), *((int(r["batch_tokens"]), float(r["ms"])) for r in read_csv(folder / "prefill_source.csv"))],
               "One token: fitted; the others are the published prefill times. See profile.yaml")
     (folder / "profile.yaml").write_text(f"""\
 description: {block(DESCRIPTION)}
