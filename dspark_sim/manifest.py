@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dspark_sim.results import Results
     from dspark_sim.scenario import Scenario
 
-__all__ = ["as_json", "environment", "inputs", "manifest"]
+__all__ = ["arm_entry", "as_json", "environment", "inputs", "manifest"]
 
 FORMAT = "dspark-sim run 1"
 _PACKAGES = ("dspark-sim", "numpy", "pyarrow", "simpy", "scipy", "pydantic", "pyyaml", "pandas", "seaborn",
@@ -50,7 +50,7 @@ def manifest(
         "seed": results.seed,
         "replications": results.replications,
         "arms": [
-            _arm(s) | {"finished_replications": finished_replications.get(s.name, 0), "error": r.error,
+            arm_entry(s) | {"finished_replications": finished_replications.get(s.name, 0), "error": r.error,
                        "wall_s": round(wall_s.get(s.name, 0.0), 4)}
             for s, r in zip(setups, results.arms, strict=True)
         ],
@@ -67,8 +67,9 @@ def manifest(
 
 def inputs(scenario: Scenario, setups: Sequence[ArmSetup]) -> dict[str, Any]:
     """``profiles`` and ``traces`` of a manifest: hashes, files and provenance of everything that the arms read."""
+    everybody = [*setups, *(group.setup for s in setups for group in s.groups)]
     return {
-        "profiles": {p.name: _profile(p) for s in setups for p in (s.profile, s.belief_profile)},
+        "profiles": {p.name: _profile(p) for s in everybody for p in (s.profile, s.belief_profile)},
         "traces": {f"{s.trace.target}/{s.trace.drafter}": _trace(scenario, s.trace)
                    for s in setups if s.trace is not None},
     }
@@ -88,7 +89,8 @@ def as_json(data: Any) -> str:
     return json.dumps(data, indent=2, ensure_ascii=False, default=_plain) + "\n"
 
 
-def _arm(setup: ArmSetup) -> dict[str, Any]:
+def arm_entry(setup: ArmSetup) -> dict[str, Any]:
+    """One arm of a manifest: its policy with place and hashes, what it runs on and what it believes."""
     source = setup.policy_source
     return {
         "name": setup.name, "drafter": setup.drafter, "calibrated": setup.calibrated,

@@ -114,7 +114,7 @@ def write_manifest(
     Args:
         more: what only the end knows: failures, counts, times.
     """
-    from dspark_sim.manifest import as_json, environment, inputs
+    from dspark_sim.manifest import arm_entry, as_json, environment, inputs
 
     everywhere, apart = shared_warnings(results) if results else ([], [[] for _ in points])
     used: dict[str, dict[str, Any]] = {"profiles": {}, "traces": {}}
@@ -132,7 +132,7 @@ def write_manifest(
                   "damaged": sorted(found.damaged), "of_other_sweeps": found.others, **more.pop("tasks", {})},
         "points": [{"point": p.number, "values": dict(p.values), "arms": [s.name for s in p.setups], "warnings": w}
                    for p, w in zip(points, apart, strict=True)],
-        **used, "warnings": everywhere,
+        "arms": [arm_entry(setup) for setup in points[0].setups], **used, "warnings": everywhere,
         "assumptions": list(dict.fromkeys(a for r in results for a in r.assumptions)), **more, **environment(),
     }))
 
