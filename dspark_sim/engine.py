@@ -169,12 +169,19 @@ class Engine:
         step.verify = cost.verify_seconds(step.tokens, prefill_tokens)
         step.other = cost.other_seconds(R, step.kv_tokens)
         step.total = step.draft + step.schedule + step.verify + step.other
-        if not step.total < np.inf:
+        if not step.start < step.start + step.total < np.inf:
             self._out_of_range(step)
         return step.total
 
     def _out_of_range(self, step: _Step) -> NoReturn:
-        curve = self.cost.verify_curve
+        curve, cost = self.cost.verify_curve, self.cost
+        if step.total < np.inf:
+            credit = cost.per_kv_token * cost.measured_context * step.requests
+            why = f" after per_kv_token took {credit:g} s off for measured_context" if step.total <= 0 else ""
+            raise OutOfRange(
+                f"a step of {step.requests} requests would take {step.total:g} s{why}: the clock would not move; "
+                "correct the profile"
+            )
         if step.verify == np.inf:
             tokens = step.tokens + step.prefill_tokens
             what = f"the verify (or prefill) curve covers {curve.first} to {curve.last} tokens, a step needs {tokens}"

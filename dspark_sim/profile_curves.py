@@ -24,6 +24,7 @@ Key = tuple[str | int, ...]
 Axis = Literal["batch_tokens", "requests"]
 MAX_CSV_BYTES = 4 << 20
 MAX_ROWS = 100_000
+MIN_STEP = 1e-6  # seconds; no forward pass is faster, and a clock that hardly moves looks like a hang
 _PER_SECOND = {"seconds": 1, "s": 1, "ms": 1000}  # divided by, so that 20.63 ms is the float 0.02063
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 
@@ -193,15 +194,15 @@ def _size(value: Any, axis: Axis, before: list[int], complain: Complaint) -> int
 
 
 def _time(value: Any, unit: str, positive: bool, complain: Complaint) -> float:
-    least = "more than 0" if positive else "0"
-    allowed = f"{least} to {MAX_SECONDS * _PER_SECOND[unit]:g} {'ms' if unit == 'ms' else 's'}"
+    least = MIN_STEP if positive else 0.0
+    allowed = f"{least * _PER_SECOND[unit]:g} to {MAX_SECONDS * _PER_SECOND[unit]:g} {'ms' if unit == 'ms' else 's'}"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise complain(f"time {shown(value)} is not a number", allowed)
     try:
         seconds = float(value) / _PER_SECOND[unit]
     except OverflowError:
         seconds = math.inf
-    if not 0 <= seconds <= MAX_SECONDS or (positive and seconds == 0):  # NaN fails the first comparison
+    if not least <= seconds <= MAX_SECONDS:  # NaN fails the comparison
         raise complain(f"time {shown(value)}", allowed)
     return seconds
 

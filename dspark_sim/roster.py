@@ -21,6 +21,7 @@ from dspark_sim.request import Request
 __all__ = ["EngineLimits", "Roster"]
 
 MAX_INSTANT = 100_000
+SAME_MOMENT = 1e-3  # seconds; pauses that the clock hardly resolves are none
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ class Roster:
         self.kv_tokens = self.fresh = self.submitted = self.completed = 0
         self.mixed = False
         self.last_decode = 0.0
-        self._rank = 0
+        self._rank, self._instant, self._instant_at = 0, 0, -1.0
 
     @property
     def running(self) -> int:
@@ -131,7 +132,7 @@ class Roster:
 
     def admit(self, now: float) -> None:
         """First come, first served by priority; whoever does not fit blocks the line."""
-        waiting, prefill, instant = self.waiting, self.limits.prefill, 0
+        waiting, prefill = self.waiting, self.limits.prefill
         while waiting and self.running < self.capacity:
             request = waiting.head()
             fresh = request.emitted == 0
@@ -165,12 +166,18 @@ class Roster:
                 continue
             self._free(request, blocks, shared, slot)
             self._finish(request, now)
-            instant += 1
-            if instant > MAX_INSTANT:
-                raise RunError(
-                    f"{instant} requests in a row were complete when they were admitted: with prefill: none a request "
-                    "of one output token takes no time, and a closed loop of them never moves; ask for longer outputs"
-                )
+            self._no_time_passed(now)
+
+    def _no_time_passed(self, now: float) -> None:
+        """A request was complete on arrival; RunError when so many are at one moment that time seems to stand."""
+        if now > self._instant_at + SAME_MOMENT:
+            self._instant, self._instant_at = 0, now
+        self._instant += 1
+        if self._instant > MAX_INSTANT:
+            raise RunError(
+                f"{self._instant} requests in a row were complete when they were admitted: with prefill: none one "
+                "output token takes no time, and a closed loop of such requests never moves; ask for longer outputs"
+            )
 
     def _cached(self, request: Request) -> tuple[int, int]:
         """(leading prefix blocks of ``request`` that are in memory, KV blocks of them that count as free now)."""

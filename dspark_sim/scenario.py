@@ -13,7 +13,7 @@ from pydantic import PrivateAttr
 
 from dspark_sim.errors import ScenarioError, nearest, shown
 from dspark_sim.lengths import LognormalLengths, read_lengths
-from dspark_sim.scenario_schema import Replay, RequestClass, ScenarioModel, Sessions, Steady, Workload
+from dspark_sim.scenario_schema import MAX_INTERVALS, Replay, RequestClass, ScenarioModel, Sessions, Steady, Workload
 from dspark_sim.shelves import SCENARIOS, shelf
 from dspark_sim.traffic_checks import check_shares, check_traffic, traffic_warnings
 from dspark_sim.yamlio import Document, KeyPath, apply_overrides, parse_yaml, read_yaml, validated
@@ -218,7 +218,11 @@ def _check_windows(scenario: Scenario, document: Document) -> None:
     """Warm-up and duration end on the border of a bin, so that sums over bins are exactly the window's."""
     if not isinstance(scenario.measure, Steady):
         return
-    step = scenario.interval_s
+    step, total = scenario.interval_s, scenario.measure.warmup_s + (scenario.measure.duration_s or 0.0)
+    if total / step > MAX_INTERVALS:
+        raise document.error(f"got {step:g}, which cuts {total:g} s into {total / step:,.0f} intervals",
+                             ("interval_s",), error=ScenarioError,
+                             allowed=f"{1.01 * total / MAX_INTERVALS:.3g} or more: at most {MAX_INTERVALS:,} intervals")
     for key in ("warmup_s", "duration_s"):
         value = getattr(scenario.measure, key)
         if value is None:

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 MAX_REQUESTS = 10_000_000
+MAX_INTERVALS = 1_000_000  # rows of the intervals table per engine, 150 MB of them: eleven days of seconds
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=100)]
 
 

@@ -20,6 +20,7 @@ from dspark_sim.errors import RunError
 from dspark_sim.guard import Overdue, limit_s, supervised
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
+from dspark_sim.scenario_schema import MAX_INTERVALS
 from dspark_sim.traffic import Submit, Traffic, make_traffic
 from dspark_sim.what_if import traffic_of
 
@@ -122,12 +123,21 @@ class _Stop:
         self.submitted = self.ended = 0
         self.left, self.after = -1, -1.0
         self.retry_s = scenario.cluster.admission.retry_s if scenario.cluster is not None else 0.0
+        self.horizon = MAX_INTERVALS * scenario.interval_s
+        if measure.mode == "whole_run" or measure.duration_s is None:
+            env.timeout(self.horizon).callbacks.append(self._no_end)
         if measure.mode == "whole_run":
             return  # it ends with the traffic
         if measure.duration_s is not None:
             self.event = env.timeout(measure.warmup_s + measure.duration_s)
         elif measure.duration_requests is not None:
             self.left, self.after = measure.duration_requests, measure.warmup_s
+
+    def _no_end(self, _: simpy.Event) -> None:
+        raise RunError(
+            f"not over after {self.horizon:,.0f} simulated seconds, which are {MAX_INTERVALS:,} intervals: "
+            "ask for fewer requests, more traffic, or a longer interval_s"
+        )
 
     def follow(self, traffic: Traffic) -> None:
         """Start a source, and end with it if it ends first."""
