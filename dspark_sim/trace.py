@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -28,6 +29,7 @@ __all__ = ["KINDS", "AcceptanceTrace", "TraceKind", "calibrate", "load_trace"]
 TraceKind: TypeAlias = Literal["measured", "derived", "published", "synthetic"]
 KINDS: tuple[TraceKind, ...] = ("measured", "derived", "published", "synthetic")
 MAX_BLOCK = 64
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # a terminal would obey some of them
 _FORMAT = "dspark-sim acceptance trace 1"
 _EPS = 1e-6
 
@@ -217,6 +219,15 @@ class AcceptanceTrace:
             raise
 
 
+def _words(data: Any) -> Iterator[str]:
+    """Every text in parsed JSON."""
+    if isinstance(data, str):
+        yield data
+    elif isinstance(data, (dict, list)):
+        for item in [*data, *data.values()] if isinstance(data, dict) else data:
+            yield from _words(item)
+
+
 def load_trace(path: str | Path) -> AcceptanceTrace:
     """Read a trace written by :meth:`AcceptanceTrace.save`.
 
@@ -233,10 +244,13 @@ def load_trace(path: str | Path) -> AcceptanceTrace:
         table = pq.read_table(path, memory_map=False)
         raw = (table.schema.metadata or {}).get(b"dspark_sim")
         meta = json.loads(raw) if raw else None
-    except (pa.ArrowException, OSError, ValueError) as error:
+        odd = any(_CONTROL.search(word) for word in _words(meta))
+    except (pa.ArrowException, OSError, ValueError, RecursionError) as error:
         raise TraceError(f"not a readable Parquet file ({str(error).splitlines()[0]})", file=path) from None
     if not isinstance(meta, dict) or meta.get("format") != _FORMAT:
         raise TraceError("a Parquet file, but not an acceptance trace", file=path, allowed=f"metadata {_FORMAT!r}")
+    if odd:
+        raise TraceError("its metadata holds a control character, which is no text", file=path)
     try:
         G = int(meta["block_size"])
         if not 1 <= G <= MAX_BLOCK:  # before anything of that width is allocated

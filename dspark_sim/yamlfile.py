@@ -24,6 +24,7 @@ MAX_DEPTH = 40
 MAX_DIGITS = 400
 KeyPath: TypeAlias = tuple[str | int, ...]
 
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed; terminals obey some of them
 _BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
 _INT = re.compile(r"^[-+]?(?:0|[1-9](?:_?[0-9])*)$")
 _FLOAT = re.compile(
@@ -201,6 +202,8 @@ class _Reader:
         text = event.value
         if not text.isascii() and any("\ud800" <= c <= "\udfff" for c in text):
             raise self.fault("holds half a character (a lone surrogate), which is no text", event, path)
+        if not text.isprintable() and (odd := CONTROL.search(text)):
+            raise self.fault(f"holds the control character {odd.group()!r}, which is no text", event, path)
         if not event.implicit[0]:  # quoted, or a block of text
             return text
         if _NULL.match(text):

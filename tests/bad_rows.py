@@ -90,6 +90,7 @@ SCENARIOS: dict[str, Row] = {
     "both durations": ("duration_s: 4", "duration_s: 4, duration_requests: 9", LINE, ["not both"]),
     "no duration": (", duration_s: 4", "", 16, ["measure: needs either duration_s or duration_requests"]),
     "warmup off the bins": ("warmup_s: 1", "warmup_s: 1.1", LINE, ["measure.warmup_s: got 1.1", "a multiple of"]),
+    "too many bins": ("duration_s: 4", "duration_s: 1e7", 17, ["interval_s: got 0.5", "1,000,000 intervals"]),
     "duration off the bins": ("duration_s: 4", "duration_s: 4.1", LINE, ["got 4.1", "interval_s (0.5), e.g. 4"]),
     # arms against traces, profile, engine
     "length above block": ("length: 3", "length: 4", LINE, ["arms[1].policy.length: got 4", "allowed: 0 to 3"]),
@@ -124,6 +125,8 @@ SCENARIOS: dict[str, Row] = {
     "tab": ("  sla:", "\tsla:", LINE, ["is not valid YAML"]),
     "open bracket": ("values: [8, 9]", "values: [8, 9", 15, ["is not valid YAML"]),
     "bad indent": ("  sla:", "   sla:", LINE, ["is not valid YAML"]),
+    "control character": ("description: A small", 'description: "\\e[31m\\n" #', LINE, ["control character '\\x1b'"]),
+    "control character in a key": ("seed: 1", '"se\\ad": 1', LINE, ["control character '\\x07'"]),
     "null byte": ("description: A", "description: \0A", LINE, ["is not text: character 0x0"]),
     "deep nesting": ("values: [8, 9]", "values: " + "[" * 60 + "]" * 60, LINE, ["nested too deeply", "at most 40"]),
 }

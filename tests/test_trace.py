@@ -177,6 +177,8 @@ def rewritten(path: Path, change: Any = None, **meta: Any) -> None:
 
 
 DAMAGE: dict[str, tuple[Any, str]] = {
+    "control character": ({"provenance": {"source": ["\x1b[31mred"]}}, "holds a control character"),
+    "control character in a key": ({"provenance": {"so\x9brce": 1}}, "holds a control character"),
     "format": ({"format": "another"}, "not an acceptance trace; allowed: metadata 'dspark-sim acceptance trace 1'"),
     "no target": ({"target": None, "kind": "x"}, "kind 'x'"),
     "block size": ({"block_size": 2}, "accepted has 0..3; allowed: 0 to 2"),
@@ -214,6 +216,10 @@ def test_not_a_trace_at_all(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("hello")
     with pytest.raises(TraceError, match="not a readable Parquet file"):
         load_trace(tmp_path / "text.parquet")
+    deep = pa.table({"x": [1]}).replace_schema_metadata({"dspark_sim": "[" * 100_000})
+    pq.write_table(deep, tmp_path / "deep.parquet")
+    with pytest.raises(TraceError, match="recursion"):
+        load_trace(tmp_path / "deep.parquet")
     pq.write_table(pa.table({"x": [1]}), tmp_path / "other.parquet")
     with pytest.raises(TraceError, match="a Parquet file, but not an acceptance trace"):
         load_trace(tmp_path / "other.parquet")
