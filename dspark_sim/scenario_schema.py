@@ -148,7 +148,7 @@ class PolicyChoice(StrictModel):
     model_config = ConfigDict(extra="allow")
 
     name: Annotated[str, Field(min_length=1, max_length=500)] = Field(
-        description="a shipped policy, ./mine.py:Mine, or package.module:Mine"
+        description="a policy by name, ./mine.py:Mine, or package.module:Mine"
     )
 
     @model_validator(mode="before")
