@@ -51,8 +51,21 @@ def reading_tables(
             rows.append([_level(at), _plain(next(iter(here.values())).base), *(_gain(here[arm]) for arm in arms)])
         note = f"Read off the frontier by straight lines between neighbouring loads; gains are against {baseline}. " \
                "† marks artefacts of its collapse, – what cannot be read."
-        words = dict.fromkeys(f"{r.words[0].upper()}{r.words[1:]}." for r in found if r.words and not r.artefact)
-        out.append(Table(key + _mark(facet), title + _where(facet), columns, rows, note, list(words)))
+        words = _folded([(r.level, f"{r.words[0].upper()}{r.words[1:]}.") for r in found if r.words and not r.artefact])
+        out.append(Table(key + _mark(facet), title + _where(facet), columns, rows, note, words))
+    return out
+
+
+def _folded(sentences: Sequence[tuple[float, str]]) -> list[str]:
+    """Sentences that differ in nothing but their level are told once, with all their levels."""
+    levels: dict[str, list[str]] = {}
+    for level, sentence in sentences:
+        shown = f"{level:,.6g}"
+        levels.setdefault(sentence.replace(f" {shown} ", " \0 "), []).append(shown)
+    out = []
+    for sentence, shown in levels.items():
+        together = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+        out.append(sentence.replace("\0", together))
     return out
 
 
