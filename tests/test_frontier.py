@@ -158,5 +158,6 @@ def test_mistakes_of_the_caller(load: list[float], tps: list[float]) -> None:
 def test_reasons_that_differ_in_their_level_only_are_told_once() -> None:
     from dspark_sim.report.readings import _folded
 
-    said = [(120.0, "A stays above 120 tok/s."), (1300.0, "A stays above 1,300 tok/s."), (5.0, "B never reaches 5 tok/s.")]
+    said = [(120.0, "A stays above 120 tok/s."), (1300.0, "A stays above 1,300 tok/s."),
+            (5.0, "B never reaches 5 tok/s.")]
     assert _folded(said) == ["A stays above 120 and 1,300 tok/s.", "B never reaches 5 tok/s."]
