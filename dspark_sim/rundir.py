@@ -15,7 +15,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
@@ -72,7 +72,7 @@ class _Stream:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        with undisturbed():
+        with undisturbed(), self._named():
             table = pa.concat_tables(self._waiting).combine_chunks()
             if self._writer is None:
                 self._writer = pq.ParquetWriter(self._path, table.schema, compression="zstd")
@@ -80,10 +80,24 @@ class _Stream:
             self._waiting, self._count = [], 0
 
     def close(self) -> None:
-        with undisturbed():
+        with undisturbed(), self._named():
             self._flush()
             if self._writer is not None:
                 self._writer.close()
+
+    def give_up(self) -> None:
+        """The file will be deleted: let go of it quietly (after a full disk its footer cannot be written either)."""
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
+            self._writer.is_open = False
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as problem:  # Arrow's does not say which file
+            raise OSError(problem.errno, problem.strerror or str(problem), str(self._path)) from None
 
 
 class RunFolder:
@@ -199,6 +213,8 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._finished:
+            for stream in (self._steps, self._intervals, self._requests):
+                stream.give_up()
             shutil.rmtree(self.path, ignore_errors=True)
 
 

@@ -94,3 +94,18 @@ def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:
         assert child.returncode == 2
         assert "\\x1b" in err
         assert "\x1b" not in err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files")
+def test_a_full_disk_is_one_sentence(world: Path, tmp_path: Path) -> None:
+    """Not a byte more than 1 KB fits into a file: the run stops, names the file, and leaves nothing half-made."""
+    command = 'ulimit -f 1; exec "$0" -m dspark_sim run "$1" --no-plots --quiet --out out'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, world],
+        cwd=tmp_path, capture_output=True, text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ")
+    assert ".parquet: " in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
