@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from dspark_sim import metrics
 from dspark_sim.metrics import gap_percentile, measure, measure_classes
 from tests.synthetic_run import gap_bin, interval, request, run, scenario, setup
 
@@ -128,6 +129,22 @@ def test_goodput_is_throughput_by_tokens_of_requests_that_kept_their_sla() -> No
     assert groups["free"]["sla_attainment"] is None
     assert groups["free"]["goodput_tok_s_gpu"] is None
     assert groups["free"]["tps_user_mean"] == pytest.approx(4.0)
+
+
+def test_each_class_reads_its_own_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 classes of 3 requests, in any order, one class without any: every row is read as often as with one class."""
+    names = [f"c{i}" for i in range(100)]
+    done = [request(0.5 + j / 10, **{"class": name}, output_tokens=10 + i) for j in range(3)
+            for i, name in enumerate(names[:-1])]
+    read: list[int] = []
+    real = metrics.UserView
+    monkeypatch.setattr(metrics, "UserView", lambda r, *a, **k: (read.append(r.requests.num_rows), real(r, *a, **k))[1])
+    made = run([interval(0.0, emitted=80)], done, (0.0, 2.0))
+    groups = measure_classes(made, scenario(**dict.fromkeys(names)), setup())
+    assert sum(read) == 3 * len(done)
+    assert [groups[name]["requests"] for name in names] == [3.0] * 99 + [0.0]
+    total = sum(3 * (10 + i) for i in range(99))
+    assert groups["c7"]["throughput_tok_s_gpu"] == pytest.approx(40 * 3 * 17 / total)
 
 
 def test_no_sla_no_goodput() -> None:
