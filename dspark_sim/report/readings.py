@@ -63,8 +63,8 @@ def _folded(sentences: Sequence[tuple[float, str]]) -> list[str]:
         shown = f"{level:,.6g}"
         levels.setdefault(sentence.replace(f" {shown} ", " \0 "), []).append(shown)
     out = []
-    for sentence, shown in levels.items():
-        together = shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    for sentence, all_of in levels.items():
+        together = all_of[0] if len(all_of) == 1 else f"{', '.join(all_of[:-1])} and {all_of[-1]}"
         out.append(sentence.replace("\0", together))
     return out
 
