@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from dspark_sim.simulate import ArmRun
 
-__all__ = ["RUNS", "RunFolder", "undisturbed"]
+__all__ = ["RUNS", "RunFolder", "undisturbed", "unstoppable"]
 
 RUNS = "runs"
 ROW_GROUP = 1 << 17  # steps are gathered to row groups of about this many rows before they are written
@@ -48,6 +48,19 @@ def undisturbed() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
         if pressed:
             raise KeyboardInterrupt
+
+
+@contextmanager
+def unstoppable() -> Iterator[None]:
+    """Ctrl-C is not heard: the second of two would throw away what the first was to keep. For blocks of a moment."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 class _Stream:

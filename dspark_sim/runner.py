@@ -125,7 +125,9 @@ def execute(
         say: called with sentences for the user (about plots).
         command, overrides: for the manifest.
     """
+    from dspark_sim.manifest import manifest
     from dspark_sim.pictures import PlotProcess
+    from dspark_sim.rundir import unstoppable
 
     started = datetime.now(UTC).isoformat(timespec="seconds")
     child = PlotProcess().start() if plots and folder is not None else None
@@ -150,23 +152,25 @@ def execute(
     except KeyboardInterrupt:
         interrupted = True
     try:
-        results = summarise(scenario, setups, tasks, interrupted=interrupted)
-        results = replace(results, runs=tuple(t.tables for t in tasks if t.tables is not None))
+        with unstoppable() if folder is not None else nullcontext():
+            results = summarise(scenario, setups, tasks, interrupted=interrupted)
+            results = replace(results, runs=tuple(t.tables for t in tasks if t.tables is not None))
+            if folder is not None:
+                folder.close_tables()
+                folder.write("summary.json", results.to_json())
+                folder.write("summary.csv", results.to_csv())
+                folder.write("manifest.json", manifest(
+                    scenario, setups, results, command=command, started=started,
+                    finished=datetime.now(UTC).isoformat(timespec="seconds"), overrides=overrides,
+                    wall_s={s.name: sum(t.wall_s for t in tasks if t.arm == s.name) for s in setups},
+                    finished_replications={
+                        s.name: sum(t.arm == s.name and t.error is None for t in tasks) for s in setups
+                    },
+                ))
         if folder is None:
             if report is not None:
                 report(results)
             return results
-        folder.close_tables()
-        folder.write("summary.json", results.to_json())
-        folder.write("summary.csv", results.to_csv())
-        from dspark_sim.manifest import manifest
-
-        folder.write("manifest.json", manifest(
-            scenario, setups, results, command=command, started=started,
-            finished=datetime.now(UTC).isoformat(timespec="seconds"), overrides=overrides,
-            wall_s={s.name: sum(t.wall_s for t in tasks if t.arm == s.name) for s in setups},
-            finished_replications={s.name: sum(t.arm == s.name and t.error is None for t in tasks) for s in setups},
-        ))
         if child is not None and not interrupted:
             child.draw(folder.path)
         shown = False
@@ -181,7 +185,8 @@ def execute(
                 problem = "plots were given up; the numbers are complete"
             if problem is not None and say is not None:
                 say(problem)
-            results = replace(results, folder=folder.finish())
+            with unstoppable():
+                results = replace(results, folder=folder.finish())
             if not shown and say is not None:
                 say(f"the results could not be printed; they are in {results.folder}")
         return results

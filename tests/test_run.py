@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import dspark_sim
 from dspark_sim import runner
 from dspark_sim.arms import load_arms
 from dspark_sim.errors import InputError
-from dspark_sim.runner import run_task
+from dspark_sim.runner import run_task, summarise
 from dspark_sim.scenario import load_scenario
 from tests.small_world import make
 
@@ -86,9 +88,15 @@ def test_interrupt_finishes_the_folder_and_is_raised(
             raise KeyboardInterrupt
         return run_task(*args, **kwargs)  # type: ignore[arg-type]
 
+    def pressed_again(*args: object, **kwargs: object) -> object:
+        os.kill(os.getpid(), signal.SIGINT)
+        return summarise(*args, **kwargs)  # type: ignore[arg-type]
+
     monkeypatch.setattr(runner, "run_task", stop_at_the_fifth)
+    monkeypatch.setattr(runner, "summarise", pressed_again)  # the impatient press twice, and lose nothing by it
     with pytest.raises(KeyboardInterrupt):
         dspark_sim.run(world, tmp_path / "out")
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     text = (tmp_path / "out" / "manifest.json").read_text()
     assert '"status": "interrupted"' in text
     assert "the run was interrupted" in (tmp_path / "out" / "summary.json").read_text()
