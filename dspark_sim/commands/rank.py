@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from dspark_sim.commands.local import announce
+from dspark_sim.commands.local import announce, refuse_local
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of
 from dspark_sim.errors import InputError
@@ -26,18 +26,21 @@ def rank_command(
     from dspark_sim.rank import rank
     from dspark_sim.rank_define import CONDITIONS, contestants
     from dspark_sim.rank_render import as_csv, as_json, as_markdown, show
+    from dspark_sim.scenario import load_scenario
 
     for place in (markdown, picture):
         if place is not None and not place.absolute().parent.is_dir():
             raise InputError(f"no folder {place.parent}", key="--markdown" if place is markdown else "--picture")
-    for base in dict.fromkeys(Path(name).parent for name in scenarios):  # policies/ beside any of them counts
+    loaded = [load_scenario(name, overrides_of(settings), seed=seed) for name in scenarios]
+    for scenario in loaded:  # to find its drafter its own arms are loaded too, and policies/ beside it counts
+        refuse_local(scenario, not local_policies, quiet)
         announce([c.policy for c in contestants(policies or "async_global")], allowed=local_policies, quiet=quiet,
-                 base=base)
+                 base=scenario.base)
     with _progress(quiet) as progress:
         ranking = rank(
-            scenarios, policies, loads=_numbers(loads), replications=replications, drafter=drafter,
+            loaded, policies, loads=_numbers(loads), replications=replications, drafter=drafter,
             conditions=tuple(CONDITIONS) if robustness else (), jobs=jobs or os.cpu_count() or 1, limit_s=limit,
-            overrides=overrides_of(settings), seed=seed, progress=progress,
+            progress=progress,
         )
     if form == "json":
         emit(as_json(ranking))
