@@ -16,6 +16,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dspark_sim.errors import DsparkSimError, InputError, RunError
+    from dspark_sim.plan_results import PlanResults
+    from dspark_sim.planner import plan
     from dspark_sim.policy import BudgetPolicy, BudgetView, EngineSetup, Policy, StepOutcome, StepView
     from dspark_sim.profile import HardwareProfile, load_profile
     from dspark_sim.results import ArmResult, Results
@@ -36,13 +38,14 @@ _HOME = {
     "Scenario": "scenario", "load_scenario": "scenario",
     "ArmResult": "results", "Results": "results", "Figure": "stats", "run": "runner",
     "SweepResults": "sweeper", "sweep": "sweeper", "SweepFolder": "sweep_folder", "open_sweep": "sweep_folder",
+    "PlanResults": "plan_results", "plan": "planner",
 }
 
 __all__ = [
     "AcceptanceTrace", "ArmResult", "BudgetPolicy", "BudgetView", "DsparkSimError", "EngineSetup", "Figure",
-    "HardwareProfile", "InputError", "Policy", "Results", "RunError", "Scenario", "StepOutcome", "StepView",
-    "SweepFolder", "SweepResults", "__version__", "load_profile", "load_scenario", "load_trace", "open_sweep",
-    "open_traces", "run", "sweep",
+    "HardwareProfile", "InputError", "PlanResults", "Policy", "Results", "RunError", "Scenario", "StepOutcome",
+    "StepView", "SweepFolder", "SweepResults", "__version__", "load_profile", "load_scenario", "load_trace", "open_sweep",
+    "open_traces", "plan", "run", "sweep",
 ]
 
 

@@ -23,7 +23,7 @@ RESOURCES = {
     "kv": "KV memory: requests wait or are thrown out for want of blocks",
     "slots": "places in the batch (max_num_seqs, or max_num_batched_tokens / block): all are taken",
     "compute": "compute: engines step all the time, and steps get longer with the batch",
-    "latency": "the time of single steps: engines still idle in between",
+    "latency": "the speed of single steps: engines still idle in between",
     "door": "the door: requests are refused or give up before they are served",
 }
 
@@ -74,10 +74,10 @@ def limit_of(found: ArmSearch, setup: ArmSetup, promised: Mapping[str, Mapping[s
         what = f"at {load:g} {unit} {_percent(share)} of class {name} meet their SLA"
     if first in NAMES and first not in ("queue", "door") and name is not None:
         value = promised[name][first]
-        what += f"; most miss {NAMES[first]} ({first} {value:g})"
+        what += f"; of the others most miss {NAMES[first]} ({first} {value:g})"
     elif first == "door":
         what += "; most are turned away"
-    return Limit(load, first, NAMES[first], name, share, resource, f"{what}. Short of {RESOURCES[resource]}.")
+    return Limit(load, first, NAMES[first], name, share, resource, f"{what}. Limited by {RESOURCES[resource]}.")
 
 
 def _percent(share: float | None) -> str:

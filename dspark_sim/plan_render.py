@@ -15,14 +15,14 @@ from dspark_sim.render import bullet, shortened
 if TYPE_CHECKING:
     from dspark_sim.plan_results import ArmPlan, PlanResults
 
-__all__ = ["ARM_COLUMNS", "arm_cells", "interval_text", "show", "world_cells"]
+__all__ = ["arm_table", "interval_text", "show", "world_cells"]
 
 ARM_COLUMNS = (  # title, unit ("{load}", "{money}" are filled in)
     ("arm", ""), ("capacity", "{load} per unit"), ("requests/s", "per GPU"), ("output", "tok/s/GPU"),
     ("GPUs for", "the demand"), ("GPU-hours", "a day"), ("cost", "{money} a day"),
     ("cost", "{money} / M tokens"), ("free at", "the peak %"), ("limited by", ""),
 )
-_SERVES = (1, 2, 3, 9)  # columns of the first table on screen: what an arm serves; the rest is what the demand takes
+_SERVES = ("capacity", "requests/s", "output", "limited by")  # first table on screen; the second: what the demand takes
 
 
 def _number(value: float | None) -> str:
@@ -60,6 +60,17 @@ def arm_cells(arm: ArmPlan) -> list[str]:
     ]
 
 
+def arm_table(found: PlanResults) -> tuple[list[tuple[str, str]], list[list[str]]]:
+    """Header (title, unit) and rows of all arms, without columns that say nothing; the arm first, the limit last."""
+    fill = {"load": found.axis.unit, "money": found.arms[0].price.currency}
+    rows = [arm_cells(arm) for arm in found.arms]
+    same = all(row[1] == row[2] for row in rows)  # one GPU under an open loop: load per unit is requests/s per GPU
+    keep = [i for i in range(len(ARM_COLUMNS))
+            if i in (0, 9) or (any(row[i] != "–" for row in rows) and not (same and i == 2))]
+    header = [(ARM_COLUMNS[i][0], ARM_COLUMNS[i][1].format(**fill)) for i in keep]
+    return header, [[row[i] for i in keep] for row in rows]
+
+
 def world_cells(found: PlanResults) -> list[list[str]]:
     """Header and rows of the sensitivity: capacity per arm and world (the estimate), and the winner."""
     names = [arm.arm for arm in found.arms]
@@ -91,14 +102,12 @@ def show(found: PlanResults, console: Console) -> None:
     for line in found.answer:
         console.print(Text(line))
     console.print()
-    fill = {"load": found.axis.unit, "money": found.arms[0].price.currency}
-    header = ["\n".join(part for part in (a, b.format(**fill)) if part) for a, b in ARM_COLUMNS]
-    rows = [arm_cells(arm) for arm in found.arms]
-    same = all(row[1] == row[2] for row in rows)  # one GPU under an open loop: load per unit is requests/s per GPU
-    keep = [i for i in range(1, len(header)) if any(row[i] != "–" for row in rows) and not (same and i == 2)]
-    for part in ([i for i in keep if i in _SERVES], [i for i in keep if i not in _SERVES]):
+    header, rows = arm_table(found)
+    serves = [i for i, (title, _) in enumerate(header) if title in _SERVES]
+    for part in (serves, [i for i in range(1, len(header)) if i not in serves]):
         if part:
-            _grid(console, [header[i] for i in (0, *part)], [[row[i] for i in (0, *part)] for row in rows])
+            _grid(console, ["\n".join(t for t in header[i] if t) for i in (0, *part)],
+                  [[row[i] for i in (0, *part)] for row in rows])
             console.print()
     promises = "; ".join(f"{name}: {sla_words(limits)}" for name, limits in found.promises.items())
     console.print(Text(f"low – high: {100 * found.target:g} % of every class's requests surely keep their SLA at "

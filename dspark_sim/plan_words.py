@@ -9,11 +9,11 @@ from dspark_sim.plan_decide import least_requests, level_of
 from dspark_sim.what_if import what_if_notes
 
 if TYPE_CHECKING:
-    from dspark_sim.plan import Planner
     from dspark_sim.plan_arm import ArmSearch, Capacity
     from dspark_sim.plan_cost import Price
     from dspark_sim.plan_demand import Need
     from dspark_sim.plan_results import ArmPlan, PlanResults
+    from dspark_sim.planner import Planner
 
 __all__ = ["answer", "assumptions_of", "money", "sla_words", "warnings_of"]
 

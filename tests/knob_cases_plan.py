@@ -15,8 +15,8 @@ WHAT_IF_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # knob: (wh
     "WhatIf.output_tokens": ({"what_if.output_tokens": 1.5}, FULL),
 }
 
-PLANNED: dict[str, dict[str, Any]] = {  # knob: what is turned, in the world of test_plan_knobs.py
-    "ScenarioModel.plan": {"plan": {"headroom": 0.5}},
+PLANNED: dict[str, dict[str, Any]] = {  # knob: what is turned, in the world of test_plan_parts.py
+    "ScenarioModel.plan": {"plan": {"max_replications": 3, "resolution": 0.5}},
     "Plan.attainment": {"plan.attainment": 0.5},
     "Plan.resolution": {"plan.resolution": 0.5},
     "Plan.max_replications": {"plan.max_replications": 3},

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.style import LINES, MARKERS, colours, figure, finish, save
@@ -45,17 +46,17 @@ def goodput(found: PlanResults) -> Figure | None:
                   marker=MARKERS[i % len(MARKERS)], ms=4.5, label=arm.arm, **style)
         known = [p for p in arm.points if p.attainment is not None]
         x = [p.load for p in known]
-        right.fill_between(x, [100 * (p.attainment_low or 0.0) for p in known],
-                           [100 * (1.0 if p.attainment_high is None else p.attainment_high) for p in known],
-                           color=palette[i], alpha=0.12, lw=0)
+        for p in known:
+            if p.verdict != "chart" and p.attainment_low is not None and p.attainment_high is not None:
+                right.plot([p.load] * 2, [100 * p.attainment_low, 100 * p.attainment_high], color=palette[i], lw=1.3)
         right.plot(x, [100 * (p.attainment or 0.0) for p in known], marker=MARKERS[i % len(MARKERS)], ms=4.5, **style)
         if arm.capacity.low is not None:
             for ax in (left, right):
                 ax.axvspan(arm.capacity.low, arm.capacity.high or arm.capacity.low * 1.01, color=palette[i], alpha=0.12,
                            lw=0)
     right.axhline(100 * found.target, color="#333333", lw=1.1, ls=(0, (2, 2)))
-    right.annotate(f"target {100 * found.target:g} %", (0.01, 100 * found.target), xycoords=("axes fraction", "data"),
-                   xytext=(0, 3), textcoords="offset points", fontsize=8, color="#333333")
+    right.annotate(f"target {100 * found.target:g} %", (0.99, 100 * found.target), xycoords=("axes fraction", "data"),
+                   xytext=(0, -4), textcoords="offset points", fontsize=8, color="#333333", ha="right", va="top")
     left.set_ylim(0, None)
     right.set_ylim(0, 102)
     for ax in (left, right):
@@ -67,7 +68,8 @@ def goodput(found: PlanResults) -> Figure | None:
     left.legend(loc="upper left")
     return finish(fig, "How much load can each arm serve before its users' SLAs break?", [
         "Shaded columns: from the highest load that surely passes to the lowest that surely fails. Goodput: tokens of "
-        "requests that kept their whole SLA. Right: the worst class, with its interval.", *_source(found)])
+        "requests that kept their whole SLA. Right: the worst class; upright lines: its interval where a verdict was "
+        "asked for.", *_source(found)])
 
 
 def cost(found: PlanResults) -> Figure | None:
@@ -101,7 +103,13 @@ def cost(found: PlanResults) -> Figure | None:
     for ax in axes:
         ax.set_yticks(range(len(arms)), [arm.arm for arm in arms] if ax is axes[0] else [""] * len(arms))
         ax.invert_yaxis()
-        ax.set_xlim(0, ax.get_xlim()[1] * 1.15)
+        widths = [bar.get_width() for bar in ax.patches if isinstance(bar, Rectangle)]
+        if max(widths) > 15 * min(widths) > 0:  # on a plain scale the small ones could not be told apart
+            ax.set_xscale("log")
+            ax.set_xlim(min(widths) / 3, max(widths) * 3)
+            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        else:
+            ax.set_xlim(0, ax.get_xlim()[1] * 1.15)
         ax.grid(visible=False, axis="y")
     note = ("Black lines: the range that the capacity's interval leaves. "
             + (f"Price: {priced[0].price.per_gpu_hour:g} {priced[0].price.currency} per GPU and hour "

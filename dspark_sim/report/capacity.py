@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspark_sim.plan_render import ARM_COLUMNS, arm_cells, world_cells
+from dspark_sim.plan_render import arm_table, world_cells
 from dspark_sim.plan_words import money, sla_words
 from dspark_sim.report.inputs import inputs_of
 from dspark_sim.report.page import TEMPLATES, Picture
@@ -75,15 +75,14 @@ def render_capacity(found: PlanResults, pictures: Sequence[Path], command: Seque
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
     )
     price = next((arm.price for arm in found.arms), None)
-    fill = {"load": found.axis.unit, "money": price.currency if price else ""}
+    columns, rows = arm_table(found)
     best = None if found.winner.arm is None else found[found.winner.arm]
     shown = {path.stem: Picture(path.stem, path.read_bytes(), CAPTIONS.get(path.stem, ""), CAPTIONS.get(path.stem, ""))
              for path in pictures}
     head, *body = world_cells(found) if found.worlds else [[]]
     return environment.get_template("capacity.html").render(
         p=found, best=best, pictures=shown, words=WORDS, hours=_hours(found), breaks=_breaks(found),
-        columns=[(title, unit.format(**fill)) for title, unit in ARM_COLUMNS],
-        rows=[arm_cells(arm) for arm in found.arms], world_head=head, worlds=body, money=money,
+        columns=columns, rows=rows, world_head=head, worlds=body, money=money,
         promises=[(name, sla_words(limits)) for name, limits in found.promises.items()],
         inputs=inputs_of({**found.facts, "arms": ()}), price=price,
         command=None if command is None else shlex.join(["dspark-sim", *command[1:]]),
