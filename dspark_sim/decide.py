@@ -50,7 +50,9 @@ class Decider:
         self._planned: IntArray | None = None
         self.begun = self.drafted_sum = self.verified_sum = self.widest = 0
         self._outcomes: deque[StepOutcome] = deque()
-        self._full: dict[int, IntArray] = {}
+        self._full: dict[int, IntArray] = {}  # by R: slices, for arrays of every R up to R would fill R² / 2 numbers
+        self._blocks = np.full(batch.ints.shape[1], setup.block_size, dtype=np.int64)
+        self._blocks.flags.writeable = False
         self._bundle: object = None
         early, view = self.early, self.view = BudgetView(), StepView()  # before drafting there is no row to be seen
         early.host_lag = view.host_lag = setup.host_lag
@@ -80,8 +82,7 @@ class Decider:
                  v.tpot_sla) = bundle[9]
         full = self._full.get(R)
         if full is None:
-            full = self._full[R] = np.full(R, G, dtype=np.int64)
-            full.flags.writeable = False
+            full = self._full[R] = self._blocks[:R]
         view.drafted, drafted = full, None
         longest, drafting, resumed = G, R, 0
         self.begun = R

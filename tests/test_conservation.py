@@ -8,12 +8,15 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.decide import Decider
 from dspark_sim.workload import document_pools
 from tests.slow_view import SlowText
 from tests.worlds import World, make_trace
@@ -200,3 +203,21 @@ def test_no_request_is_lost_under_preemption(tmp_path: Path) -> None:
         assert sum(r["preemptions"] for r in requests) > 5
         assert sorted(r["id"] for r in requests) == list(range(30))
         assert {(r["outcome"], r["emitted"]) for r in requests} == {("finished", 40)}
+
+
+def test_what_an_engine_remembers_by_batch_size_is_linear_in_it() -> None:
+    """Full blocks are slices of one array: an array for every R up to 50,000 would fill ten gigabytes."""
+    G, most = 3, 40
+    batch, rows = Batch(most, None, []), TraceRows(Batch(most, None, []), None, calibrated=True, shift=0.0)
+    rows.block_size, rows.batch = G, batch
+    policy: Any = SimpleNamespace(timing="overlapped", lossless=True, verify_lengths=lambda view: view.drafted)
+    setup: Any = SimpleNamespace(host_lag=0, block_size=G)
+    decider = Decider(policy, setup, batch, rows)
+    seen = []
+    for R in range(1, most + 1):
+        batch.size = R
+        lengths, *_ = decider.decide(R, 0.0, 0, 0, -1, 0)
+        assert lengths.tolist() == [G] * R
+        assert not lengths.flags.writeable
+        seen.append(lengths)
+    assert all(np.shares_memory(seen[-1], one) for one in seen)
