@@ -44,8 +44,8 @@ _HOME = {
 __all__ = [
     "AcceptanceTrace", "ArmResult", "BudgetPolicy", "BudgetView", "DsparkSimError", "EngineSetup", "Figure",
     "HardwareProfile", "InputError", "PlanResults", "Policy", "Results", "RunError", "Scenario", "StepOutcome",
-    "StepView", "SweepFolder", "SweepResults", "__version__", "load_profile", "load_scenario", "load_trace", "open_sweep",
-    "open_traces", "plan", "run", "sweep",
+    "StepView", "SweepFolder", "SweepResults", "__version__", "load_profile", "load_scenario", "load_trace",
+    "open_sweep", "open_traces", "plan", "run", "sweep",
 ]
 
 

@@ -183,5 +183,5 @@ CASES |= {knob: Case(*case) for knob, case in CLUSTER_CASES.items()}
 SAID |= {knob: Case(*case) for knob, case in CLUSTER_SAID.items()}
 CASES |= {knob: Case(*case) for knob, case in TRAFFIC_CASES.items()}
 CASES |= {knob: Case(*case) for knob, case in WHAT_IF_CASES.items()}
-SWEPT |= set(PLANNED)  # knobs of `plan` alone, turned in test_plan_knobs.py
+SWEPT |= set(PLANNED)  # knobs of `plan` alone, turned in test_plan_parts.py
 REFUSED |= {knob: Case(*case) for knob, case in TRAFFIC_REFUSED.items()}

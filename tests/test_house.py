@@ -33,7 +33,7 @@ FLOORS = (
     "frontier perfetto lossless testing lab "
     "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
     "sweep_folder sweep_define sweep_render "
-    "plan plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
+    "planner plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
     "__init__ __main__ lean cli cli_options cli_sweep cli_policy cli_plan cli_rank commands",
