@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dspark_sim.scenario_plan import WhatIf
 from dspark_sim.simulate import ArmRun
 
 SUMS = (
@@ -61,7 +62,7 @@ def scenario(mode: str = "steady", arrival: str = "closed", **slas: dict[str, fl
         for name, sla in (slas or {"c": None}).items()
     ]
     return SimpleNamespace(
-        name="made-up", description="", seed=1, replications=2,
+        name="made-up", description="", seed=1, replications=2, what_if=WhatIf(),
         warnings=lambda: ["a class is odd"], measure=SimpleNamespace(mode=mode),
         workload=SimpleNamespace(classes=classes, arrival=SimpleNamespace(kind=arrival)),
     )
@@ -79,7 +80,8 @@ def setup(name: str = "a", gpus: int = 1, drafter: str | None = "d", **fields: A
         "name": name, "gpus": gpus, "engine_gpus": [gpus] * 16, "drafter": drafter, "drafter_cost": drafter,
         "trace": trace, "profile": profile, "belief_profile": profile,
         "step_scale": 1.0, "confidence_shift": 0.0, "calibrated": True, "policy_reference": "fixed",
-        "policy_parameters": {"length": 5}, "policy_source": SimpleNamespace(lossless=True), "groups": (), **fields,
+        "policy_parameters": {"length": 5}, "groups": (),
+        "policy_source": SimpleNamespace(name="fixed", lossless=True, hides=()), **fields,
     })
     made.engines = (SimpleNamespace(setup=made),)
     return made

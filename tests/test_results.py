@@ -153,7 +153,7 @@ def test_markup_in_names_is_shown_not_obeyed() -> None:
 
 
 def test_a_lossy_arm_is_marked() -> None:
-    lossy = setup("cheat", policy_source=type("S", (), {"lossless": False}))
+    lossy = setup("cheat", policy_source=type("S", (), {"name": "cheat", "lossless": False, "hides": ()}))
     got = summarise(scenario(), [lossy], [task("cheat", 0, 1.0), task("cheat", 1, 1.0)])
     assert " NO " in got.table(120)
     assert any("cheat: not lossless" in w for w in got.warnings)
