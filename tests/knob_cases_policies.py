@@ -33,6 +33,12 @@ POLICY_KNOBS: dict[str, tuple[Values, Values]] = {  # policy.parameter: (before,
     "goodput.prior": ({"prior": 0.7}, {"prior": 0.1}),
     "goodput.memory": ({"memory": 0.95}, {"memory": 0.3}),
     "goodput.probe": ({"prior": 0.05, "probe": 50}, {"prior": 0.05, "probe": 2}),
+    "renewal.lag": ({"lag": 2}, {"lag": 5}),
+    "renewal.memory": ({"memory": 8}, {"memory": 500}),
+    "renewal.learn": ({"learn": "none"}, {"learn": "both"}),
+    "renewal.draft": ({"draft": "none"}, {"draft": "rows"}),
+    "renewal.probe": ({"probe": 3}, {"probe": 40}),
+    "renewal.slo_weight": ({"slo_weight": 0.0}, {"slo_weight": 8.0}),
     "slo_aware.slack": ({"slack": 0.5}, {"slack": 1.5}),
     "specdec_pp.threshold": ({"threshold": 0.7}, {"threshold": 0.4}),
     "tetris.per_request": ({"per_request": 3.0}, {"per_request": 1.0}),
@@ -45,12 +51,18 @@ POLICY_KNOBS: dict[str, tuple[Values, Values]] = {  # policy.parameter: (before,
 }
 
 
-def world_of(policy: str) -> Values:
-    """Dotted changes to the toy world in which the policy's parameters matter."""
+def world_of(knob: str) -> Values:
+    """Dotted changes to the toy world in which ``policy.parameter`` matters."""
+    policy = knob.split(".")[0]
     world: Values = {"profile:drafters.par.seconds": {"points": [[1, 0.004], [64, 0.02]]}}
     if policy != "clairvoyant":
         world["profile:verify"] = {"points": [[1, 0.004], [128, 0.131]]}
-    if policy == "slo_aware":
+    if policy == "renewal":  # a slope where budgets move, beliefs that are off, and time to learn
+        world["profile:verify"] = {"points": [[1, 0.004], [128, 0.258]]}
+        world["measure"] = {"mode": "whole_run", "requests": 250}
+        if knob != "renewal.memory":
+            world["arms.0.belief"] = {"confidence_shift": 2.0, "step_scale": 0.5}
+    if policy in ("slo_aware", "renewal"):
         world["workload.sla"] = {"tpot_ms_max": 20.0}
     if policy in ("ema_ladder", "goodput", "throughput_aware"):
         world["measure"] = {"mode": "whole_run", "requests": 25}

@@ -111,7 +111,7 @@ def test_turning_a_stated_fact_is_refused(knob: str, tmp_path: Path) -> None:
 def test_turning_a_parameter_of_a_policy_changes_what_is_computed(knob: str, tmp_path: Path) -> None:
     name = knob.split(".")[0]
     before, after = (
-        result(turned(tmp_path / str(i), world_of(name), {"arms.0.policy": {"name": name, **parameters}}))[0]
+        result(turned(tmp_path / str(i), world_of(knob), {"arms.0.policy": {"name": name, **parameters}}))[0]
         for i, parameters in enumerate(POLICY_KNOBS[knob])
     )
     assert before != after, f"{knob} changed nothing"
