@@ -30,6 +30,7 @@ class Capacity:
         low: highest load that surely passes; None if none does.
         high: lowest load that surely fails (or cannot be simulated); None if none does.
         estimate: where the worst class's attainment crosses the target, between the two; None without a low.
+        open: nothing surely passes, but lower loads are undecided: it is not known that nothing does.
         requests_s: requests per second at low, high and the estimate (open loops: the load itself).
         tok_s_gpu: output tokens per second and GPU at low, high and the estimate.
         tokens_per_request: output tokens of a request, mean.
@@ -38,6 +39,7 @@ class Capacity:
     low: float | None
     high: float | None
     estimate: float | None
+    open: bool = False
     requests_s: tuple[float | None, float | None, float | None] = (None, None, None)
     tok_s_gpu: tuple[float | None, float | None, float | None] = (None, None, None)
     tokens_per_request: float | None = None
@@ -115,13 +117,13 @@ class ArmSearch:
         assert self.bracket is not None
         low, high = self.bracket.low, self.bracket.high
         if low is None:
-            return Capacity(None, high, None)
+            return Capacity(None, high, None, open=bool(self.bracket.undecided))
         estimate = self._crossing(low, high)
         requests = [None if x is None else self._requests_s(x, low) for x in (low, high, estimate)]
         tokens = [None if x is None else self._tok_s_gpu(x, low) for x in (low, high, estimate)]
         first, speed = requests[0], tokens[0]
         per = speed * self.gpus / first if first and speed is not None else None
-        return Capacity(low, high, estimate, (requests[0], requests[1], requests[2]),
+        return Capacity(low, high, estimate, False, (requests[0], requests[1], requests[2]),
                         (tokens[0], tokens[1], tokens[2]), per)
 
     def _crossing(self, low: float, high: float | None) -> float:

@@ -13,6 +13,7 @@ from dspark_sim.plan_words import money, sla_words
 from dspark_sim.render import bullet, shortened
 
 if TYPE_CHECKING:
+    from dspark_sim.plan_arm import Capacity
     from dspark_sim.plan_results import ArmPlan, PlanResults
 
 __all__ = ["arm_table", "interval_text", "show", "world_cells"]
@@ -31,10 +32,12 @@ def _number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
-def interval_text(low: float | None, high: float | None) -> str:
+def interval_text(low: float | None, high: float | None, *, undecided: bool = False) -> str:
     """``6.9 – 7.9``: passes at the one, fails at the other."""
+    if low is None and undecided:
+        return "undecided" if high is None else f"undecided < {_number(high)}"
     if low is None:
-        return "none" if high is None else f"none below {_number(high)}"
+        return "none"
     return f"{_number(low)} or more" if high is None else f"{_number(low)} – {_number(high)}"
 
 
@@ -54,7 +57,8 @@ def arm_cells(arm: ArmPlan) -> list[str]:
     day = _twice(s.cost_day, s.cost_day_by_hour, lambda value: money(value, "").strip())
     million = "–" if s.cost_million is None else money(s.cost_million, "").strip()
     return [
-        arm.arm, interval_text(c.low, c.high), interval_text(per_gpu[0], per_gpu[1]),
+        arm.arm, interval_text(c.low, c.high, undecided=c.open),
+        interval_text(per_gpu[0], per_gpu[1], undecided=c.open),
         "–" if c.tok_s_gpu[0] is None else _number(c.tok_s_gpu[0]), gpus, hours, day, million,
         "–" if s.headroom is None else f"{100 * s.headroom:.0f}", limit,
     ]
@@ -79,15 +83,30 @@ def world_cells(found: PlanResults) -> list[list[str]]:
         best = "none" if world.winner.arm is None else world.winner.arm
         if not world.winner.sure and world.winner.second:
             best += f" ≈ {world.winner.second}"
-        rows.append([world.name, *(_number(world.capacities[n].estimate) if world.capacities[n].estimate is not None
-                                   else "none" for n in names), best])
+        rows.append([world.name, *(_estimate(world.capacities[n]) for n in names), best])
     return rows
+
+
+def _estimate(capacity: Capacity) -> str:
+    return _number(capacity.estimate) if capacity.estimate is not None else "?" if capacity.open else "none"
+
+
+def _narrow(found: PlanResults) -> list[list[str]]:
+    """:func:`world_cells` for a screen: the winner is a star in its cell, arms' names may take two lines."""
+    head, *rows = world_cells(found)
+    out = [[head[0], *(name.replace("-", "-\n", 1) if len(name) > 8 else name for name in head[1:-1])]]
+    for world, row in zip(found.worlds, rows, strict=True):
+        mark = "*" if world.winner.sure else "≈"
+        stars = {world.winner.arm} if world.winner.sure else {world.winner.arm, world.winner.second}
+        out.append([row[0], *(f"{cell} {mark if name in stars else ' '}"
+                              for name, cell in zip(head[1:-1], row[1:-1], strict=True))])
+    return out
 
 
 def _grid(console: Console, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
     for i, title in enumerate(header):
-        words = i == 0 or (i == len(header) - 1 and not all(row[i][:1].isdecimal() or row[i] == "–" for row in rows))
+        words = i == 0 or title.startswith("limited by")
         table.add_column(Text(title), justify="left" if words else "right", no_wrap=console.width >= 60,
                          vertical="bottom")
     for row in rows:
@@ -114,8 +133,9 @@ def show(found: PlanResults, console: Console) -> None:
                        f"low, surely do not at high ({promises}). Demand: {found.need.peak:.4g} {found.need.unit}, "
                        f"{found.need.source}. In brackets: switched off in quiet hours.", style="dim"))
     if found.worlds:
-        console.print(Text(f"\nWhat if ({found.axis.unit} per unit, estimates)", style="bold"))
-        head, *body = world_cells(found)
+        console.print(Text(f"\nWhat if ({found.axis.unit} per unit, estimates; * serves most, ≈ which of the two does "
+                           "is not settled)", style="bold"))
+        head, *body = _narrow(found)
         _grid(console, head, body)
     breaks = [(arm.arm, what, even) for arm in found.arms for what, even in
               (("acceptance", arm.break_even_acceptance), ("load", arm.break_even_load)) if even is not None]

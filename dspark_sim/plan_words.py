@@ -39,8 +39,9 @@ def answer(found: PlanResults, need: Need) -> list[str]:
     """The answer in one sentence, and how sure it is in the next ones."""
     arms = {arm.arm: arm for arm in found.arms}
     if found.winner.arm is None:
-        return [f"No lossless arm meets the SLAs for {100 * found.target:g} % of the requests at any load that was "
-                "looked at."]
+        surely = " surely" if any(arm.capacity.open for arm in found.arms) else ""
+        return [f"No lossless arm{surely} meets the SLAs for {100 * found.target:g} % of the requests at any load that "
+                "was looked at."]
     best = arms[found.winner.arm]
     spare = ", one spare unit included" if best.sizing.spare else ""
     first = (f"{best.arm} serves {need.peak:,.4g} {need.unit} on {_gpus(best)}{spare}"
@@ -51,7 +52,9 @@ def answer(found: PlanResults, need: Need) -> list[str]:
     baseline = found.arms[0]
     if baseline.arm != best.arm:
         if baseline.capacity.low is None:
-            out.append(f"{baseline.arm}, the first arm, meets the SLAs at no load that was looked at.")
+            out.append(f"Whether {baseline.arm}, the first arm, meets the SLAs at any load is not settled."
+                       if baseline.capacity.open else
+                       f"{baseline.arm}, the first arm, meets the SLAs at no load that was looked at.")
         elif best.capacity.estimate and baseline.capacity.estimate:
             out.append(f"Each GPU serves {_ratio(best.capacity, baseline.capacity)} times what it serves with "
                        f"{baseline.arm}, which would need {_gpus(baseline)}.")

@@ -119,7 +119,7 @@ class Planner:
         if found.error is not None:
             return f"failed: {found.error}"
         if c.low is None:
-            return f"no load meets the SLAs, down to {min(found.decisions):g} {unit}"
+            return f"no load {'surely ' if c.open else ''}meets the SLAs, down to {min(found.decisions):g} {unit}"
         top = "and more" if c.high is None else f"to {c.high:g}"
         return f"{c.low:g} {top} {unit} ({len(found.decisions)} loads)"
 
@@ -231,12 +231,11 @@ class Planner:
         )
 
     def _acceptance_of(self, i: int, capacities: Sequence[Capacity]) -> BreakEven:
-        points = [(1.0, capacities[i].estimate, capacities[0].estimate)]
-        for name, world in WORLDS.items():
-            if world.acceptance != 1.0:
-                arm, first = self.worlds[name][i].capacity(), self.worlds[name][0].capacity()
-                points.append((world.acceptance, arm.estimate, first.estimate))
-        return break_even_acceptance(sorted(points))
+        pairs = [(1.0, capacities[i], capacities[0])]
+        pairs += [(world.acceptance, self.worlds[name][i].capacity(), self.worlds[name][0].capacity())
+                  for name, world in WORLDS.items() if world.acceptance != 1.0]
+        known = [(f, arm.estimate, first.estimate) for f, arm, first in pairs if not (arm.open or first.open)]
+        return break_even_acceptance(sorted(known, key=lambda point: point[0]))
 
     def _load_of(self, i: int) -> BreakEven:
         def speed(found: ArmSearch, load: float) -> float | None:

@@ -157,3 +157,17 @@ def test_more_of_the_shared_seed_keeps_arms_paired(tmp_path: Path) -> None:
         assert one[key] == two[key]
     assert found["two"].break_even_load.value is None
     assert not found.winner.sure
+
+
+def test_an_undecided_arm_is_not_called_one_that_cannot(tmp_path: Path) -> None:
+    """So few requests that nothing can be proved: neither the table nor the answer says that no load passes."""
+    from dspark_sim.plan_render import arm_table
+
+    found = plan(write_queue(tmp_path, {
+        "workload.arrival.rate_per_s": 1.0, "plan.max_load": 2.0, "measure.duration_s": 5, "plan.max_replications": 3,
+    }), sensitivity=False)
+    arm = found["plain"]
+    assert (arm.capacity.low, arm.capacity.open) == (None, True)
+    assert "surely" in found.answer[0]
+    assert arm_table(found)[1][0][1] == "undecided"
+    assert any("too few requests finished" in warning for warning in found.warnings)
