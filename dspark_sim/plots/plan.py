@@ -55,7 +55,7 @@ def goodput(found: PlanResults) -> Figure | None:
                 ax.axvspan(arm.capacity.low, arm.capacity.high or arm.capacity.low * 1.01, color=palette[i], alpha=0.12,
                            lw=0)
     right.axhline(100 * found.target, color="#333333", lw=1.1, ls=(0, (2, 2)))
-    right.annotate(f"target {100 * found.target:g} %", (0.99, 100 * found.target), xycoords=("axes fraction", "data"),
+    right.annotate(f"target {100 * found.target:g} %", (0.3, 100 * found.target), xycoords=("axes fraction", "data"),
                    xytext=(0, -4), textcoords="offset points", fontsize=8, color="#333333", ha="right", va="top")
     left.set_ylim(0, None)
     right.set_ylim(0, 102)
