@@ -183,7 +183,10 @@ class _Loader:
             try:
                 found = profile.drafter_entry(wanted)
             except InputError as problem:
-                raise self.fault(problem.problem, "arms", i, *path, allowed=problem.allowed, hint=problem.suggestion,
+                allowed = problem.allowed
+                if arm.drafter_cost is None and profile is truth and profile.drafters:
+                    allowed = f"{allowed}, or the price of one of these: drafter_cost: {next(iter(profile.drafters))}"
+                raise self.fault(problem.problem, "arms", i, *path, allowed=allowed, hint=problem.suggestion,
                                  error=type(problem)) from None
             entry = found if profile is truth else entry
         return entry

@@ -111,8 +111,10 @@ class IntegrityError(DsparkSimError, AssertionError):
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name most like ``name``, or None when nothing is close: for "did you mean" hints."""
-    found = difflib.get_close_matches(str(name), [str(n) for n in names], n=1, cutoff=0.5)
+    """The name most like ``name``, or the only one that holds it; None when nothing is close: for "did you mean"."""
+    words, text = [str(n) for n in names], str(name)
+    holding = [word for word in words if len(text) > 2 and text.lower() in word.lower()]
+    found = holding if len(holding) == 1 else difflib.get_close_matches(text, words, n=1, cutoff=0.55)
     return found[0] if found else None
 
 

@@ -74,7 +74,8 @@ def limit_of(found: ArmSearch, setup: ArmSetup, promised: Mapping[str, Mapping[s
         what = f"at {load:g} {unit} {_percent(share)} of class {name} meet their SLA"
     if first in NAMES and first not in ("queue", "door") and name is not None:
         value = promised[name][first]
-        what += f"; of the others most miss {NAMES[first]} ({first} {value:g})"
+        who = "most requests that miss their SLA miss" if decision.saturated else "of the others most miss"
+        what += f"; {who} {NAMES[first]} ({first} {value:g})"
     elif first == "door":
         what += "; most are turned away"
     return Limit(load, first, NAMES[first], name, share, resource, f"{what}. Limited by {RESOURCES[resource]}.")

@@ -103,7 +103,9 @@ class _Run:
             cls, source = find_policy(entry.policy, base)
             make_policy(cls, source, entry.parameters)
         except InputError as problem:
-            raise type(problem)(problem.problem, file=problem.file, line=problem.line, key="--policies",
+            inside = (problem.key or "").removeprefix("policy").removeprefix(".")
+            raise type(problem)(problem.problem, file=problem.file, line=problem.line,
+                                key=f"--policies: {entry.label}: {inside}" if inside else "--policies",
                                 allowed=problem.allowed, suggestion=problem.suggestion) from None
         self.lossless[entry.label] = source.lossless
 

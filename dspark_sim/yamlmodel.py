@@ -111,7 +111,11 @@ class _Finding:
         kind, ctx, value = first["type"], first.get("ctx") or {}, first.get("input")
         if kind == "extra_forbidden":
             names = _names_at(self.model, self.path[:-1], self.document.data, self.at)
-            return self.error("unknown key", (), ", ".join(names) or None, nearest(str(self.path[-1]), names))
+            key, data = str(self.path[-1]), self.document.data
+            elsewhere = [] if self.at else [
+                place for place in _places_of(key, data) if key in _names_at(self.model, place[:-1], data, ())]
+            hint = ".".join(map(str, elsewhere[0])) if elsewhere else nearest(key, names)
+            return self.error("unknown key", (), ", ".join(names) or None, hint)
         if kind == "missing":
             return self.error("is missing")
         if kind == "union_tag_invalid":
@@ -131,6 +135,14 @@ class _Finding:
         allowed = " or ".join(dict.fromkeys(_allowed(f) for f in findings))
         words = [w for f in findings if f["type"] in ("literal_error", "enum") for w in _words(f)]
         return self.error(f"got {shown(value)}", (), allowed, nearest(str(value), words))
+
+
+def _places_of(key: str, data: Any, above: KeyPath = ()) -> list[KeyPath]:
+    """Where the file has ``key``, lists left out: a key without its path is easily meant."""
+    if not isinstance(data, dict):
+        return []
+    here = [(*above, key)] if key in data else []
+    return here + [place for name, value in data.items() for place in _places_of(key, value, (*above, str(name)))]
 
 
 def _words(finding: Any) -> list[str]:

@@ -16,6 +16,7 @@ SCENARIOS: dict[str, Row] = {
     # unknown keys, at every level
     "unknown key": ("seed: 1", "sede: 1", LINE, ["sede: unknown key", "allowed: name, description", "mean 'seed'"]),
     "unknown engine key": ("host_lag: 2", "hostlag: 2", LINE, ["engine.hostlag: unknown", "mean 'host_lag'"]),
+    "key without its path": ("seed: 1", "concurrency: 4", LINE, ["mean 'workload.arrival.concurrency'"]),
     "unknown workload key": ("  sla:", "  slas:", LINE, ["workload.slas: unknown key", "mean 'sla'"]),
     "unknown arrival key": ("concurrency: 4", "concurency: 4", LINE, ["arrival.concurency", "mean 'concurrency'"]),
     "key of another arrival": ("concurrency: 4", "concurrency: 4, rate_per_s: 1", LINE, ["rate_per_s: unknown key"]),

@@ -75,8 +75,8 @@ def _show(console: Console, profile: HardwareProfile) -> None:
 
     from dspark_sim.commands.chart import staircase
 
-    p = profile.provenance
-    console.print(Text.assemble((profile.name, "bold"), f"  {p.kind}, {p.model} on {p.device} ({profile.gpus} GPUs)"))
+    p, gpus = profile.provenance, f"{profile.gpus} GPU{'s' * (profile.gpus != 1)}"
+    console.print(Text.assemble((profile.name, "bold"), f"  {p.kind}, {p.model} on {p.device} ({gpus})"))
     console.print(Text(profile.description))
     console.print()
     console.print(Text("Seconds of one forward pass of the target, by batch tokens (logarithmic):", style="bold"))

@@ -75,7 +75,8 @@ def run_command(
     if results.interrupted:
         note(f"stopped; what had finished is in {results.folder}")
         raise typer.Exit(130)
-    say(f"\nresults in {results.folder}")
+    page = None if results.folder is None else results.folder / "report.html"
+    say(f"\nresults in {results.folder}" + (f"; to read: {page}" if page is not None and page.is_file() else ""))
     if perfetto is not None and results.folder is not None:
         from dspark_sim.perfetto import write_trace
 

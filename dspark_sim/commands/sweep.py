@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,7 @@ def sweep_command(
     )
     show(results, form)
     if not quiet:
-        note(f"\nresults in {results.folder}")
+        note(f"\nresults in {results.folder}; as pictures: dspark-sim report {shlex.quote(str(results.folder))}")
     if results.failures:
         note(failure_text(results))
     if results.interrupted:
