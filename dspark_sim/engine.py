@@ -99,12 +99,17 @@ class Engine:
             self._wake = None
 
     def run(self) -> Generator[simpy.Event, Any, None]:
-        """The process: serve until the engine is stopped, wait until it is back, serve again."""
+        """The process: serve until the engine is stopped, wait until it is back, serve again.
+
+        An engine may be stopped once more at the very moment it comes back, before this process has noticed.
+        """
         while True:
             try:
+                if not self.up:
+                    yield self._back
                 yield from self._serve()
             except simpy.Interrupt:
-                yield self._back
+                pass
 
     def _serve(self) -> Generator[simpy.Event, Any, None]:
         """One iteration is one engine step."""
