@@ -7,6 +7,7 @@ handed from a prefill engine to a decode engine, and from an engine that failed 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 from typing import Any
 
 import simpy
@@ -62,7 +63,6 @@ class Member:
         return 0 if prefixes is None else PREFIX_TOKENS * prefixes.match(request.prefix, request.prompt_tokens)
 
 
-
 class Cluster:
     """The engines, the router and the door.
 
@@ -111,6 +111,8 @@ class Cluster:
         ]
         if not loads:
             self.parked.append(request)
+            if request.admitted is None and request.deadline < inf:
+                self.env.process(self._patience(request))
             return
         try:
             chosen = self.router(request, loads, self.state)
@@ -119,6 +121,14 @@ class Cluster:
         if not isinstance(chosen, int) or isinstance(chosen, bool) or not 0 <= chosen < len(loads):
             raise RunError(f"the router answered {shown(chosen)}; allowed: 0 to {len(loads) - 1}, an index of loads")
         loads[chosen].engine.submit(request)
+
+    def _patience(self, request: Request) -> Generator[simpy.Event, Any, None]:
+        """Somebody who is parked gives up as those in a line do."""
+        yield self.env.timeout(max(0.0, request.deadline - self.env.now))
+        if request.admitted is None and any(other is request for other in self.parked):
+            self.parked = [other for other in self.parked if other is not request]
+            request.outcome = "timed_out"
+            self._over(request)
 
     # -- out ---------------------------------------------------------------------------------------------------
     def left(self, request: Request) -> None:

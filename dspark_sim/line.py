@@ -17,11 +17,12 @@ class Line:
     (``deadline``); one that has begun stays.
     """
 
-    __slots__ = ("_length", "_queues")
+    __slots__ = ("_jumbled", "_length", "_queues")
 
     def __init__(self) -> None:
         self._queues: dict[int, deque[Request]] = {}
         self._length = 0
+        self._jumbled = False  # somebody gives up before one further ahead: it came from an engine that failed
 
     def __len__(self) -> int:
         return self._length
@@ -39,7 +40,11 @@ class Line:
 
     def append(self, request: Request) -> None:
         """Behind everybody of its priority."""
-        self._queue(request.priority).append(request)
+        queue = self._queue(request.priority)
+        self._jumbled = bool(self._length) and (
+            self._jumbled or (bool(queue) and request.deadline < queue[-1].deadline)
+        )
+        queue.append(request)
         self._length += 1
 
     def appendleft(self, request: Request) -> None:
@@ -61,11 +66,11 @@ class Line:
         """Take out those who gave up by ``now``, the longest waiting first."""
         gone: list[Request] = []
         for queue in self._queues.values():
-            begun: list[Request] = []
-            while queue and (queue[0].admitted is not None or queue[0].deadline <= now):
+            stays: list[Request] = []
+            while queue and (self._jumbled or queue[0].admitted is not None or queue[0].deadline <= now):
                 request = queue.popleft()
-                (gone if request.admitted is None else begun).append(request)
-            queue.extendleft(reversed(begun))
+                (gone if request.admitted is None and request.deadline <= now else stays).append(request)
+            queue.extendleft(reversed(stays))
         self._length -= len(gone)
         return gone
 

@@ -39,7 +39,10 @@ class Transfer(StrictModel):
 class Admission(StrictModel):
     """Who is let in. What is refused or gives up is an outcome in the requests table."""
 
-    max_queue: int | None = Field(default=None, ge=0, le=10**9, description="requests waiting in the whole cluster")
+    max_queue: int | None = Field(
+        default=None, ge=1, le=10**9,
+        description="requests waiting in the whole cluster; everybody waits for the next step, so 0 would refuse all",
+    )
     timeout_s: float | None = Field(default=None, gt=0, le=1e9, description="longest wait for the first admission")
     retry_s: float = Field(
         default=1.0, gt=0, le=1e9, description="closed loop: pause of a user who was refused or gave up"

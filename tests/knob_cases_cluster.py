@@ -40,7 +40,7 @@ CLUSTER_CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {  # knob: (wh
     "Cluster.engines": ({"cluster.engines": [group(count=3)]}, TWO),
     "Cluster.router": ({"cluster.router": "round_robin"}, OPEN | MANY | TWO),
     "Cluster.transfer": ({"cluster.transfer": MOVE | {"latency_ms": 3.0}}, APART),
-    "Cluster.admission": ({"cluster.admission": {"max_queue": 0}}, BUSY | TWO),
+    "Cluster.admission": ({"cluster.admission": {"max_queue": 1}}, BUSY | TWO),
     "Cluster.failures": ({"cluster.failures": [{"engine": 0, "at_s": 0.02, "down_s": 0.5}]}, TWO),
     "Cluster.random_failures": ({"cluster.random_failures": {"mtbf_s": 0.05, "mttr_s": 0.5}}, TWO),
     "Cluster.autoscale": ({"cluster.autoscale": SCALE}, MANY | {"cluster": {"engines": [group(count=4)]}}),

@@ -12,6 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dspark_sim.errors import InputError
+from dspark_sim.line import Line
+from dspark_sim.request import Request
 from tests.worlds import World
 
 OPEN = {"workload.arrival": {"kind": "poisson", "rate_per_s": 60.0}, "measure": {"mode": "whole_run", "requests": 40}}
@@ -71,6 +73,42 @@ def test_with_every_engine_down_requests_wait_and_are_served(tmp_path: Path) -> 
     }})
     assert Counter(r["outcome"] for r in done) == {"finished": 40}
     assert all(r["admitted"] >= 1.1 for r in done if 0.1 < r["arrival"] < 1.1)
+
+
+def test_an_engine_may_be_scaled_away_the_moment_it_is_back(tmp_path: Path) -> None:
+    """It is marked as no longer needed while it is down, and it comes back at a look of the autoscaler."""
+    changes = {"workload.arrival": {"kind": "poisson", "rate_per_s": 4.0}, "engine.max_num_seqs": 1,
+               "measure": {"mode": "steady", "warmup_s": 0.0, "duration_s": 6.0}, "cluster": {
+        "engines": [group(count=2)],
+        "failures": [{"engine": 1, "at_s": 1.25, "down_s": 1.0}, {"engine": 1, "at_s": 3.0, "down_s": 1.5}],
+        "autoscale": {"min_engines": 1, "target_queue": 0.5, "interval_s": 0.25, "startup_s": 0.0, "cooldown_s": 0.0},
+    }}
+    done = rows(World(tmp_path), changes)
+    assert {r["outcome"] for r in done} <= {"finished", "unfinished"}
+
+
+def test_who_is_parked_gives_up_too(tmp_path: Path) -> None:
+    """The only engine is away: users with 0.2 s of patience are sent off before it is back."""
+    done = rows(World(tmp_path), OPEN | {"cluster": {
+        "engines": [group(count=1)], "failures": [{"engine": 0, "at_s": 0.0, "down_s": 1e6}],
+        "admission": {"timeout_s": 0.2},
+    }})
+    assert Counter(r["outcome"] for r in done) == {"timed_out": 40}
+
+
+def test_patience_counts_from_the_arrival_wherever_one_stands() -> None:
+    """Those of a failed engine stand behind younger ones elsewhere, and give up before them."""
+    def one(number: int, deadline: float, admitted: float | None = None) -> Request:
+        return Request(number, 0, 0.0, 1, 1, 0, deadline=deadline, admitted=admitted)
+
+    line = Line()
+    for request in (one(0, 5.0), one(1, 3.0), one(2, 2.0, admitted=1.0), one(3, 6.0)):
+        line.append(request)
+    assert [r.id for r in line.expire(4.0)] == [1]
+    assert [r.id for r in line] == [0, 2, 3]
+    assert [r.id for r in line.expire(5.5)] == [0]
+    assert len(line) == 2
+    assert line.head().id == 2
 
 
 def test_the_door(tmp_path: Path) -> None:
@@ -157,6 +195,7 @@ def test_a_router_that_misbehaves_ends_its_arm_in_words(source: str, message: st
     ({"engines": [group()], "failures": [{"engine": 2, "at_s": 1, "down_s": 1}]}, "0 to 1"),
     ({"engines": [group()], "autoscale": {"min_engines": 1}}, "target_outstanding or target_queue"),
     ({"engines": [group()], "autoscale": {"min_engines": 3, "target_queue": 1.0}}, "1 to 2"),
+    ({"engines": [group()], "admission": {"max_queue": 0}}, "cluster.admission.max_queue"),
     ({"engines": [group(profile="./nowhere")]}, "cluster.engines[0].profile"),
     ({"engines": [group()], "transfer": {"kv_bytes_per_token": 1.0, "bandwidth_gb_s": 1.0}}, "no effect"),
 ])
