@@ -24,9 +24,9 @@ def plan_command(
     settings: Sequence[str], out: Path | None, form: str, quiet: bool, plots: bool, local_policies: bool,
 ) -> None:
     """Plan a scenario and print the answer; exits with 1 when an arm failed, 130 after Ctrl-C."""
-    from dspark_sim.planner import Planner
     from dspark_sim.plan_folder import PLANS, write_plan
     from dspark_sim.plan_tasks import definition_of
+    from dspark_sim.planner import Planner
     from dspark_sim.rundir import RunFolder
 
     def check(scenario: Scenario) -> None:
