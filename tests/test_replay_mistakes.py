@@ -76,7 +76,7 @@ def test_a_line_far_into_the_file_is_named(tmp_path: Path, monkeypatch: pytest.M
         read_log(path)
 
 
-CUT = gzip.compress((HEAD + "1,2,3\n" * 999, mtime=0).encode())[:-20]
+CUT = gzip.compress((HEAD + "1,2,3\n" * 999).encode(), mtime=0)[:-20]
 
 
 @pytest.mark.parametrize("data", [CUT, b"\x1f\x8bnonsense", b"\xff\xfe"])
