@@ -76,6 +76,8 @@ def write_trace(folder: Path, path: Path, *, max_steps: int = MAX_STEPS) -> str:
     Returns:
         A sentence for the screen: what the file holds and what it does not.
     """
+    if not (folder / "steps.parquet").exists():  # every arm failed before its first step
+        return f"no trace in {path}: there was no step"
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     tracks = _tracks(folder / "steps.parquet", max_steps)
     held = f"replication 1 of {manifest['replications']}"

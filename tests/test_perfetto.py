@@ -18,7 +18,7 @@ from dspark_sim import cli
 from dspark_sim.errors import InputError
 from dspark_sim.perfetto import _life, _Track, check_target, write_trace
 from dspark_sim.scenario import load_scenario
-from tests.small_world import make
+from tests.small_world import BROKEN, make
 
 Trace = dict[str, Any]
 
@@ -196,6 +196,22 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
     assert code == 0
     assert "trace for ui.perfetto.dev in " in capsys.readouterr().err
     check_format(json.loads((tmp_path / "t.json").read_text()))
+
+
+def test_without_a_step_the_reason_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every arm fails before its first step: there is no steps table, and the arm's reason is the message."""
+    scenario = make(tmp_path)
+    (tmp_path / "early.py").write_text(BROKEN.replace("self.steps > 5", "self.steps > 0"))
+    head, _ = scenario.read_text().split("arms:")
+    scenario.write_text(head + "arms:\n  - {name: bad, drafter: dspark, policy: ./early.py:Broken}\n")
+    code = call("run", scenario, "--no-plots", "--out", tmp_path / "out", "--perfetto", tmp_path / "t.json",
+                monkeypatch=monkeypatch)
+    said = capsys.readouterr().err
+    assert code == 1
+    assert "no trace in " in said
+    assert "error: arm bad failed: " in said
 
 
 @pytest.mark.parametrize(("setting", "name", "words"), [
