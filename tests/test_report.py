@@ -244,6 +244,7 @@ def edit(name: str, key: str, value: object) -> object:
     (remove("intervals.parquet"), "intervals.parquet: is missing"),
     (damage("requests.parquet", "PAR1 not really"), "requests.parquet: is damaged"),
     (damage("steps.parquet", ""), "steps.parquet: is damaged"),
+    (lambda run: shutil.copyfile(run / "requests.parquet", run / "intervals.parquet"), "FieldRef.Name"),
 ])
 def test_a_damaged_folder_gets_one_clear_error(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], harm: object,

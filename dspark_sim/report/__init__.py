@@ -78,7 +78,8 @@ def _page(source: Folder, drawn: tuple[list[Path], list[str]] | None, baseline: 
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         if isinstance(problem, InputError):
             raise
-        raise InputError(f"is damaged: its parts do not hold what they should ({type(problem).__name__}: {problem})",
+        why = f"{problem}".partition("\n")[0][:200]  # Arrow lists every column of the table
+        raise InputError(f"is damaged: its parts do not hold what they should ({type(problem).__name__}: {why})",
                          file=source.path) from problem
 
 
