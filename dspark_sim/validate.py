@@ -181,16 +181,15 @@ def _simulate(case: Case, arm: str, at: float, extra: Mapping[str, Any], quick: 
         task = run_task(setups[arm], scenario, replication)
         if task.error is not None:
             return str(RunError(task.error))
-        tasks.append(task.measured)
+        per_gpu, gpus = task.measured["throughput_tok_s_gpu"], task.measured["gpus_mean"]  # of all engines in service
+        whole = None if per_gpu is None or gpus is None else per_gpu * gpus
+        tasks.append({**task.measured, "throughput_tok_s": whole})
     out: dict[str, float | None] = {}
     for name in tasks[0]:
         values = [m[name] for m in tasks]
         defined = [v for v in values if v is not None]
         out[name] = statistics.fmean(defined) if len(defined) == len(values) else None
-    gpus = setups[arm].profile.gpus
-    per_gpu, step = out.get("throughput_tok_s_gpu"), out.get("step_ms_mean")
-    out["throughput_tok_s"] = None if per_gpu is None else per_gpu * gpus
-    tpot = out.get("tpot_ms_mean")
+    tpot, step = out.get("tpot_ms_mean"), out.get("step_ms_mean")
     out["tps_user_harmonic"] = None if not tpot else 1e3 / tpot
     out["steps_per_s"] = None if not step else 1e3 / step
     return out

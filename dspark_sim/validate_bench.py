@@ -11,12 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from dspark_sim.errors import ScenarioError, nearest, shown
 from dspark_sim.scenario import load_scenario
 from dspark_sim.validate_case import Case, case_from_document
-from dspark_sim.yamlio import Document, parse_yaml
+from dspark_sim.yamlio import Document
 
 __all__ = ["FIELDS", "case_from_bench"]
 
@@ -81,8 +79,7 @@ def case_from_bench(files: Sequence[Path], base: str | Path, arm: str | None = N
     }
     if no_prefill:
         data["limits"] = ["The base scenario simulates no prefill, so time to first token is not compared."]
-    document = parse_yaml(yaml.safe_dump(data, sort_keys=False), None)
-    return case_from_document(Document(document.data, Path.cwd() / "vllm-bench.yaml"), "vllm-bench")
+    return case_from_document(Document(data, Path.cwd() / "vllm-bench.yaml"), "vllm-bench")
 
 
 def _settings(r: Mapping[str, Any], load: float, axis: str, classes: int) -> dict[str, Any]:
@@ -132,4 +129,9 @@ def _read(path: Path) -> dict[str, Any]:
             raise ScenarioError(f"got {shown(value)}", file=path, key=name, allowed="a number > 0")
         if name == "max_concurrency" and value is not None and (type(value) is not int or value < 1):
             raise ScenarioError(f"got {shown(value)}", file=path, key=name, allowed="a whole number ≥ 1, or null")
+    rate = data["request_rate"]
+    if data["max_concurrency"] is not None and isinstance(rate, (int, float)) and rate < float("inf"):
+        raise ScenarioError(f"got {rate:g} beside max_concurrency {data['max_concurrency']}, and either may have been "
+                            "the limit", file=path, key="request_rate",
+                            allowed='"inf" where users were the limit; where the rate was, null as max_concurrency')
     return data
