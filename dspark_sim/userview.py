@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.curve import FloatArray
+from dspark_sim.request import OUTCOMES
 
 if TYPE_CHECKING:
     from dspark_sim.scenario import Scenario
@@ -39,19 +40,20 @@ class UserView:
         if window is not None:
             inside &= (finished > window[0]) & (finished <= window[1])
         self.class_names = [c.name for c in scenario.workload.classes]
-        names = np.asarray(table["class"].to_pylist(), dtype=object)
-        outcome = np.asarray(table["outcome"].to_pylist(), dtype=object)
+        names, outcome = _codes(table["class"], self.class_names), _codes(table["outcome"], OUTCOMES)
+        wanted = None if only is None else self.class_names.index(only)
+        refused, gave_up = OUTCOMES.index("refused"), OUTCOMES.index("timed_out")
         came = np.asarray(table["arrival"].to_numpy(), dtype=np.float64)
-        lost = (outcome == "refused") | (outcome == "timed_out")
+        lost = (outcome == refused) | (outcome == gave_up)
         if window is not None:
             lost &= (came > window[0]) & (came <= window[1])
-        if only is not None:
-            lost &= names == only
-        self.refused = int((lost & (outcome == "refused")).sum())
-        self.timed_out = int((lost & (outcome == "timed_out")).sum())
+        if wanted is not None:
+            lost &= names == wanted
+        self.refused = int((lost & (outcome == refused)).sum())
+        self.timed_out = int((lost & (outcome == gave_up)).sum())
         self._lost = names[lost]
-        if only is not None:
-            inside &= names == only
+        if wanted is not None:
+            inside &= names == wanted
 
         def column(name: str) -> FloatArray:
             return np.asarray(table[name].to_numpy(), dtype=np.float64)[inside]
@@ -78,19 +80,19 @@ class UserView:
         unknown = np.zeros(names.size, dtype=bool)
         promised, broken = False, 0
         for group in groups:
-            sla = group.sla
+            sla, code = group.sla, self.class_names.index(group.name)
             limits = [
                 ("tps_user_min", self.tps, -1.0, 1.0), ("tpot_ms_max", self.tpot, 1.0, 1e3),
                 ("ttft_ms_max", self.ttft, 1.0, 1e3), ("e2e_s_max", self.e2e, 1.0, 1.0),
             ]
             if group.sla is not None and any(getattr(group.sla, key) is not None for key, *_ in limits):
-                broken += int((self._lost == group.name).sum())  # never served: its promises are broken
+                broken += int((self._lost == code).sum())  # never served: its promises are broken
             for key, values, sign, scale in limits:
                 limit = None if sla is None else getattr(sla, key)
                 if limit is None:
                     continue
                 promised = True
-                mine = names == group.name
+                mine = names == code
                 self.judged |= mine
                 if key in ("ttft_ms_max", "e2e_s_max"):
                     unknown |= mine & (self.skipped > 0)
@@ -133,6 +135,17 @@ class UserView:
             return None
         kept = self._known & self._kept
         return ratio(float(self.output[kept].sum()), float(self.output[self._known].sum()))
+
+
+def _codes(column: Any, vocabulary: Sequence[str]) -> npt.NDArray[np.int16]:
+    """(N,) index of each word in ``vocabulary``, -1 for others; words are compared once per chunk, not once per row."""
+    order = {word: i for i, word in enumerate(vocabulary)}
+    parts = [np.zeros(0, dtype=np.int16)]
+    for chunk in column.chunks:
+        encoded = chunk.dictionary_encode()
+        known = np.array([order.get(word, -1) for word in encoded.dictionary.to_pylist()], dtype=np.int16)
+        parts.append(known[encoded.indices.to_numpy()])
+    return np.concatenate(parts)
 
 
 def ratio(top: float, bottom: float) -> float | None:
