@@ -127,13 +127,11 @@ def run_case(case: Case, *, quick: bool = False, advance: Callable[[str, int, in
         if not isinstance(run, str) and extra == "[]":
             curves.setdefault(arm, {})[at] = run
     for reading in case.readings:
-        words = {"throughput_ratio": "throughput at equal speed", "tps_ratio": "speed at equal throughput"}
         value = read_off(reading, curves)
         if quick and (value is None or reading.kind != "ratio"):
             continue  # two loads are no curve
-        what = words.get(reading.kind, f"ratio of {reading.quantity}")
-        points.append(Point(f"{reading.arm} / {reading.base}", reading.at, what, value, reading.value, reading.role,
-                            note=reading.note or ""))
+        points.append(Point(f"{reading.arm} / {reading.base}", reading.at, reading.words, value, reading.value,
+                            reading.role, note=reading.note or ""))
     for i, acceptance in enumerate(case.acceptance):
         points += [Point(name, at, quantity, got, value, acceptance.role, acceptance.absolute, acceptance.note or "")
                    for name, at, quantity, got, value in compare_acceptance(case, i, acceptance)]

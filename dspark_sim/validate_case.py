@@ -85,6 +85,12 @@ class Reading(StrictModel):
     role: Role = "predicted"
     note: Text | None = None
 
+    @property
+    def words(self) -> str:
+        """Its name in tables and tolerances."""
+        return {"throughput_ratio": "throughput at equal speed",
+                "tps_ratio": "speed at equal throughput"}.get(self.kind, f"ratio of {self.quantity}")
+
 
 class Acceptance(StrictModel):
     """Published acceptance, compared with the traces directly, without a run: rounds walked with full verification.
@@ -225,9 +231,34 @@ def _check(case: Case) -> None:
     for i, extra in enumerate(case.at):
         if set(extra) != {"load", "set"} or not isinstance(extra["set"], dict):
             raise case.fault(f"got {shown(extra)}", "at", i, allowed="{load: NUMBER, set: {dotted.key: value}}")
-    for name in case.tolerance.quantities:
-        if len(case.tolerance.quantities[name]) != 2:
-            raise case.fault("needs two numbers", "tolerance", "quantities", name, allowed="[median, worst]")
+    _fits_together(case)
+
+
+def _fits_together(case: Case) -> None:
+    """Nothing that is written has no effect: a mistyped name would make a case that judges less than it says."""
+    for i, table in enumerate(case.published):
+        if table.role != "shown" and not any(v is not None for row in table.rows or [] for v in row[1:]):
+            raise case.fault("holds no number to compare", "published", i, allowed="rows of at and quantities")
+    arms = dict.fromkeys([*(t.arm or "" for t in case.published), *(arm for s in case.show for arm in s.arms)])
+    loads = dict.fromkeys([float(row[0] or 0) for t in case.published for row in t.rows or []]
+                          + [float(at) for s in case.show for at in s.at])
+    for i, extra in enumerate(case.at):
+        if extra["load"] not in loads:
+            raise case.fault(f"got {shown(extra['load'])}, and no table has this load", "at", i, "load",
+                             allowed=", ".join(f"{load:g}" for load in loads))
+    for i, reading in enumerate(case.readings):
+        for key, arm in (("arm", reading.arm), ("base", reading.base)):
+            if arm not in arms:
+                raise case.fault(f"no table has the arm {shown(arm)}", "readings", i, key, allowed=", ".join(arms),
+                                 hint=nearest(arm, arms))
+    judged = dict.fromkeys([*(q for t in case.published for q in (t.columns or [])[1:]),
+                            *(reading.words for reading in case.readings), *(a.columns[1] for a in case.acceptance)])
+    for name, numbers in case.tolerance.quantities.items():
+        if name not in judged:
+            raise case.fault("is judged nowhere in this case", "tolerance", "quantities", name,
+                             allowed=", ".join(judged), hint=nearest(name, judged))
+        if len(numbers) != 2 or min(numbers) <= 0:
+            raise case.fault("needs two numbers above 0", "tolerance", "quantities", name, allowed="[median, worst]")
 
 
 def _known(case: Case, names: list[str], *path: str | int) -> None:
@@ -253,6 +284,8 @@ def _read_csv(case: Case, index: int, table: Table) -> list[Table]:
     quantities = [h for h in header if h not in ("at", "arm", "role")]
     found: dict[tuple[str | None, Any], list[list[float | int | None]]] = {}
     for n, row in enumerate(reader, 2):
+        if None in row:
+            raise ScenarioError(f"row {n} has more cells than the header", file=path, allowed=f"{len(header)} cells")
         values = [row["at"], *(row[q] for q in quantities)]
         numbers = [None if not (v or "").strip() else parse_scalar(v or "") for v in values]
         if numbers[0] is None or any(v is not None and type(v) not in (int, float) for v in numbers):
