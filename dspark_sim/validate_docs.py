@@ -82,7 +82,7 @@ def _sentence(s: Summary, result: CaseResult) -> str:
 
 
 def _small(value: float) -> str:
-    return "0" if value < 1e-6 else f"{value:.2g}"
+    return "0" if value < 1e-6 else f"{value:.2g}" if value < 100 else f"{value:,.0f}"
 
 
 def rows(results: Iterable[CaseResult]) -> list[dict[str, Any]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import typer
@@ -122,6 +124,7 @@ def _show(console: Console, result: CaseResult) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from dspark_sim.render import bullet
     from dspark_sim.validate_docs import summary_lines, tables
 
     case = result.case
@@ -130,18 +133,38 @@ def _show(console: Console, result: CaseResult) -> None:
     console.print(Text(f"fitted ({case.fitted.parameters} numbers): {'; '.join(case.fitted.on)}", style="dim"))
     for title, header, lines in tables(result):
         console.print()
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan", title_justify="left",
-                      title=Text(f"{title}: predicted / published"), title_style="")
-        for name in header:
-            table.add_column(name, justify="left")
-        for line in lines:
-            table.add_row(*map(Text, line))
-        console.print(table)
+        both = any("/" in cell for line in lines for cell in line[1:])
+        console.print(Text(f"{title}: predicted{' / published' if both else ''}"))
+        for columns in _fitting([header, *lines], console.width):
+            table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
+            for title_of, *_ in columns:
+                table.add_column(Text(title_of), no_wrap=console.width >= 60, vertical="top")
+            for row in zip(*(cells for _, *cells in columns), strict=True):
+                table.add_row(*map(Text, row))
+            console.print(table)
     console.print()
     for text in summary_lines(result):
-        console.print(Text(f"  {text}", style="red" if "OUTSIDE" in text else ""))
+        bullet(console, text, "red" if "OUTSIDE" in text else "")
     for text in dict.fromkeys(p.note for p in result.points if p.note):
-        console.print(Text(f"  note: {text}", style="dim"))
+        bullet(console, f"note: {text}", "dim")
+
+
+def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:
+    """The table by columns; where it is too wide, with errors below their figures and in pieces that fit."""
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    if sum(max(map(len, column)) + 2 for column in columns) <= width + 2:
+        return [columns]
+    pieces: list[list[list[str]]] = []
+    first, room = columns[0], 0
+    for head, *cells in columns[1:]:
+        folded = [re.sub(r" ([+-]\S+(?: %)?)$", r"\n\1", cell) for cell in cells]
+        size = max(map(len, (*head.split(), *"\n".join(folded).split("\n"))))
+        if not pieces or size + 2 > room:
+            pieces.append([first])
+            room = width - max(map(len, first))
+        pieces[-1].append([fill(head, size), *folded])
+        room -= size + 2
+    return pieces
 
 
 def _writable(path: Path) -> None:

@@ -85,6 +85,10 @@ def step_gap(data: RunData) -> Figure | None:
     else:
         ax.set_xlim(0, high * 1.08)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:g} %"))
+    few = floor > 0.02  # less than two decades: some of the marks between them need names
+    ax.yaxis.set_minor_formatter(FuncFormatter(
+        lambda value, _: f"{100 * value:g} %" if few and f"{value:.0e}"[0] in "235" else ""))
+    ax.tick_params(axis="y", which="minor", labelsize=8)
     ax.set_xlabel("time between two deliveries of tokens to a user (ms)")
     ax.set_ylabel("share of gaps that are longer")
     ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

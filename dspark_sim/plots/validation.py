@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.style import colours, figure, finish, save
+from dspark_sim.validate_docs import UNITS
 
 __all__ = ["draw_validation"]
 
@@ -50,10 +51,11 @@ def _case(case: Record, records: list[Record]) -> Figure | None:
     top.plot([], [], "o", color="#555555", mfc="none", label="published")
     top.plot([], [], "-", color="#555555", label="predicted")
     fig.legend(*top.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-    verdict = "inside" if case["passed"] else "outside"
+    judged = any(s["allowed"] for s in case["summaries"])
+    verdict = f"{'inside' if case['passed'] else 'outside'} its tolerance" if judged else "nothing is judged"
     n = case["fitted_parameters"]
     return finish(fig, f"{case['title']}: predicted and published", [
-        f"{n} number{'s' * (n != 1)} fitted; filled marks: fitted points; {verdict} its tolerance.",
+        f"{n} number{'s' * (n != 1)} fitted; filled marks: fitted points; {verdict}.",
         f"Source: {'; '.join(case['source'])}"])
 
 
@@ -72,7 +74,7 @@ def _curve(top: Axes, below: Axes, mine: list[Record], arm: str, colour: Any, ma
 
 
 def _axes(top: Axes, below: Axes, records: list[Record], quantity: str, axis: str, first: bool) -> None:
-    top.set_title(quantity, fontsize="small")
+    top.set_title(UNITS.get(quantity, quantity), fontsize="small")
     loads = [float(r["at"]) for r in records]
     if min(loads) > 0 and max(loads) / min(loads) >= 8:
         for ax in (top, below):
@@ -83,7 +85,14 @@ def _axes(top: Axes, below: Axes, records: list[Record], quantity: str, axis: st
         top.set_yscale("log")
     else:
         top.set_ylim(bottom=0)
+    errors = [abs(float(r["error"])) for r in records if r["error"] is not None]
     below.axhline(0, color="#888888", lw=0.8)
+    if not errors:
+        below.set_yticks([])
+        below.text(0.5, 0.7, "nothing published", transform=below.transAxes, ha="center", fontsize=8, color="#555555")
+    elif max(errors) < 1e-3:  # fitted exactly: what is left is rounding
+        below.set_ylim(-1, 1)
     below.set_xlabel(axis)
-    if first:
-        below.set_ylabel("error (%)")
+    absolute = any(r["error_unit"] == "absolute" for r in records)
+    if first or absolute:
+        below.set_ylabel("difference" if absolute else "error (%)")
