@@ -6,7 +6,7 @@ Every cell comes in as text and is checked by patterns, for then a message can n
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -40,7 +40,10 @@ _PATTERNS = {  # Arrow's own conversions accept more (0x10, nan), and do not say
 
 def header_of(line: str) -> list[str]:
     """Column names of a CSV's first line, without blanks and quotes around them."""
-    return [name.strip() for name in next(csv.reader([line]), [])]
+    try:
+        return [name.strip() for name in next(csv.reader([line]), [])]
+    except csv.Error:  # bytes, or lines that end with a lone carriage return
+        return []
 
 
 def format_of_header(names: Sequence[str]) -> str | None:
@@ -109,7 +112,25 @@ def _columns(path: Path, format_: str, names: Sequence[str], class_column: str |
     return where
 
 
-def _pieces(file: BinaryIO, path: Path, names: Sequence[str], wanted: list[str]) -> Any:
+def _blocks(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """Whole lines, about :data:`BLOCK` bytes at a time. (Arrow's own stream reads ahead in a thread, which aborts the
+    process when a mistake ends it in the meantime.)"""
+    rest: list[bytes] = []
+    while text := file.read(BLOCK):
+        end = text.rfind(b"\n") + 1
+        if end:
+            yield b"".join((*rest, text[:end]))
+            rest = []
+        rest.append(text[end:])
+        if len(rest) > 8:
+            raise ScenarioError(f"has a line of more than {7 * BLOCK} bytes: it is no CSV", file=path)
+    if any(rest):
+        yield b"".join(rest)
+
+
+def _pieces(
+    file: BinaryIO, path: Path, names: Sequence[str], wanted: list[str]
+) -> Iterator[tuple[IntArray, dict[str, Any]]]:
     """(lines, {column: Arrow text}) piece by piece; rows without a single filled cell are blank lines, and skipped."""
     import pyarrow as pa
     import pyarrow.compute as compute
@@ -121,35 +142,40 @@ def _pieces(file: BinaryIO, path: Path, names: Sequence[str], wanted: list[str])
         bad.append(row)
         return "error"
 
-    try:
-        reader = arrow.open_csv(
-            pa.PythonFile(file, mode="r"),
-            read_options=arrow.ReadOptions(use_threads=False, block_size=BLOCK, column_names=list(names), skip_rows=1),
-            parse_options=arrow.ParseOptions(invalid_row_handler=broken, ignore_empty_lines=False),
-            convert_options=arrow.ConvertOptions(column_types={name: pa.string() for name in names}),
-        )
-        line = 2
-        for batch in reader:
-            rows = np.arange(line, line + batch.num_rows, dtype=np.int64)
-            line += batch.num_rows
-            texts = {name: compute.utf8_trim_whitespace(batch.column(names.index(name))) for name in wanted}
-            filled = np.zeros(batch.num_rows, dtype=bool)
-            for text in texts.values():
-                filled |= _numpy(compute.utf8_length(text), np.int32) > 0
-            if not filled.all():
-                rows = rows[filled]
-                bits = pa.py_buffer(np.packbits(filled, bitorder="little"))
-                mask = pa.Array.from_buffers(pa.bool_(), filled.size, [None, bits])
-                texts = {name: text.filter(mask) for name, text in texts.items()}
-            yield rows, texts
-    except pa.ArrowInvalid as problem:
-        if bad:
-            row = bad[0]
-            raise ScenarioError(f"has {row.actual_columns} cells: {shown(row.text)}", file=path, line=row.number,
-                                allowed=f"{row.expected_columns} cells, as in the header") from None
-        if "Empty CSV" in str(problem):
-            return
-        raise ScenarioError(f"is no CSV that can be read ({str(problem).splitlines()[0]})", file=path) from None
+    line, skip = 2, 1
+    for block in _blocks(file, path):
+        try:
+            table = arrow.read_csv(
+                pa.BufferReader(block),
+                read_options=arrow.ReadOptions(
+                    use_threads=False, block_size=len(block) + 1, column_names=list(names), skip_rows=skip
+                ),
+                parse_options=arrow.ParseOptions(invalid_row_handler=broken, ignore_empty_lines=False),
+                convert_options=arrow.ConvertOptions(column_types={name: pa.string() for name in names}),
+            )
+        except pa.ArrowInvalid as problem:
+            if bad:
+                row = bad[0]
+                raise ScenarioError(
+                    f"has {row.actual_columns} cells: {shown(row.text)}", file=path,
+                    line=line - 1 - skip + row.number, allowed=f"{row.expected_columns} cells, as in the header",
+                ) from None
+            if "Empty CSV" in str(problem):  # the header alone
+                continue
+            raise ScenarioError(f"is no CSV that can be read ({str(problem).splitlines()[0]})", file=path) from None
+        skip = 0
+        rows = np.arange(line, line + table.num_rows, dtype=np.int64)
+        line += table.num_rows
+        texts = {name: compute.utf8_trim_whitespace(table[names.index(name)].combine_chunks()) for name in wanted}
+        filled = np.zeros(table.num_rows, dtype=bool)
+        for text in texts.values():
+            filled |= _numpy(compute.utf8_length(text), np.int32) > 0
+        if not filled.all():
+            rows = rows[filled]
+            bits = pa.py_buffer(np.packbits(filled, bitorder="little"))
+            mask = pa.Array.from_buffers(pa.bool_(), filled.size, [None, bits])
+            texts = {name: text.filter(mask) for name, text in texts.items()}
+        yield rows, texts
 
 
 def _converted(text: Any, kind: str, path: Path, name: str, line: IntArray) -> npt.NDArray[Any]:

@@ -209,3 +209,33 @@ def test_what_is_not_said_by_the_log_is_said_by_the_run(tmp_path: Path) -> None:
     assert again.resolved() == scenario.resolved()
     short = scenario_from_text(text.replace("mode: whole_run, requests: all", "mode: steady, duration_s: 80"), tmp_path)
     assert any("the last request comes at second" in warning for warning in short.warnings())
+
+
+@pytest.mark.parametrize("content", [
+    b"arrival_s,prompt_tokens,output_tokens\r0,1,2\r1,1,2\r",
+    gzip.compress(gzip.compress(b"arrival_s,prompt_tokens\n", mtime=0), mtime=0),
+], ids=["carriage returns", "packed twice"])
+def test_first_lines_that_are_no_csv(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_bytes(content)
+    with pytest.raises(InputError, match="which no known format does"):
+        read_log(tmp_path / "log.csv")
+
+
+@pytest.mark.parametrize(("row", "message"), [
+    ("2000,5,6,7", r"log\.csv:1002: has 4 cells"), ("2000,x,6", r"log\.csv:1002: prompt_tokens: got 'x'"),
+])
+def test_lines_are_counted_through_all_pieces_and_nothing_is_read_ahead(
+    row: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that reads ahead while the command ends with the message would abort it."""
+    from dspark_sim import replay_csv
+
+    monkeypatch.setattr(replay_csv, "BLOCK", 1000)
+    path = tmp_path / "log.csv"
+    good = "".join(f"{i},100,20\n" for i in range(1000))
+    path.write_text("arrival_s,prompt_tokens,output_tokens\n" + good + row + "\n" + good.replace("\n", "\n\n"))
+    with path.open("rb") as file:
+        with pytest.raises(InputError, match=message):
+            replay_csv.read_csv(file, path, "csv", ["arrival_s", "prompt_tokens", "output_tokens"], None)
+        assert file.tell() < 14_000
+    assert path.stat().st_size > 20_000
