@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from dspark_sim.rank_define import AS_IS, BELIEFS, CONDITIONS, Cell
 from dspark_sim.rank_results import Entry, Ranking
+from dspark_sim.render import bullet
 from dspark_sim.stats import Figure
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ __all__ = ["as_csv", "as_json", "as_markdown", "rows", "show"]
 
 METRICS = {"throughput_tok_s_gpu": "tokens/s/GPU", "tps_user_mean": "tokens/s of a user"}
 UNSET = "–"
+_FOLD = re.compile(r"(over|under|^\S+ )(?=confident|[-+]\d)")  # overconfident*, steps -20 %*
 
 
 def rows(ranking: Ranking) -> list[dict[str, Any]]:
@@ -159,14 +162,18 @@ def show(ranking: Ranking, console: Console) -> None:
     from rich.text import Text
 
     for header, body in _tables(ranking):
+        widths = [max(map(len, column)) + 2 for column in zip(header, *body, strict=True)]
+        if sum(widths) - 2 > console.width >= 60:  # no room: names on two lines, intervals below their figures
+            header = [header[0], *(_FOLD.sub(r"\1\n", name) for name in header[1:])]
+            body = [[line[0], *(cell.replace(" ±", "\n±") for cell in line[1:])] for line in body]
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
         for i, name in enumerate(header):
-            table.add_column(Text(name), no_wrap=i == 0, justify="left" if i == 0 else "right")
+            table.add_column(Text(name), no_wrap=i == 0, justify="left" if i == 0 else "right", vertical="top")
         for line in body:
             table.add_row(*(Text(cell) for cell in line))
         console.print(table)
         console.print()
     for text in legend(ranking):
-        console.print(Text(f"- {text}", style="dim"))
+        bullet(console, text, "dim")
     for text in failures(ranking):
-        console.print(Text(f"- {text}", style="yellow"))
+        bullet(console, text, "yellow")
