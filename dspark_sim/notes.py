@@ -29,6 +29,10 @@ def assumptions(setups: Sequence[ArmSetup]) -> list[str]:
             drafters.append(setup.drafter_cost or setup.drafter)
     for profile, drafters in used.values():
         lines |= dict.fromkeys(profile.statements(drafters))
+    for setup in setups:
+        own, priced = setup.drafter or "", setup.drafter_cost
+        if priced is not None and priced not in (own, own.rpartition("-")[0]):
+            lines[f"drafter {own} is charged the cost of {priced}, not its own"] = None
     if setups and setups[0].groups:
         groups = ", ".join(f"{g.count} × {g.name} ({g.role}, profile {g.setup.profile.name})" for g in setups[0].groups)
         lines[f"cluster: {groups}; router {setups[0].router_source[0]}"] = None

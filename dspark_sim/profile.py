@@ -48,6 +48,13 @@ class Provenance:
     command: str
     assumptions: tuple[str, ...]
 
+    @property
+    def system(self) -> str:
+        """``model on device``, and words that can be read where the device is not named."""
+        if self.model == self.device == "none":
+            return "no real model or device"
+        return f"{self.model}{', device ' if self.device.startswith('not ') else ' on '}{self.device}"
+
 
 @dataclass(frozen=True, eq=False)
 class HardwareProfile:
@@ -162,7 +169,7 @@ class HardwareProfile:
     def statements(self, drafters: Iterable[str] = ()) -> list[str]:
         """What a reader must know beside the numbers: kind and source, assumptions, and how each drafter was priced."""
         p = self.provenance
-        lines = [f"profile {self.name}: {p.kind}; {p.model} on {p.device}; {p.source}"]
+        lines = [f"profile {self.name}: {p.kind}; {p.system}; {p.source}"]
         lines += [f"profile {self.name}: assumes {text}" for text in p.assumptions]
         entries = dict.fromkeys(self.drafter_entry(d) for d in drafters)
         return lines + [f"profile {self.name}: cost of drafter {d} {self.drafter_notes[d]}" for d in entries]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from dspark_sim.commands.local import announce
@@ -25,8 +27,8 @@ def list_command(form: str, *, local_policies: bool = True) -> None:
     sources, problems = all_policies(local=local_policies)
     for problem in problems:
         note(f"warning: left out: {problem}")
-    titles = {"name": "policy", "lossless": "lossless", "timing": "timing", "needs_confidence": "needs confidence",
-              "summary": "what it does"}
+    titles = {"name": "policy", "lossless": "loss-\nless", "timing": "timing",
+              "needs_confidence": "needs con-\nfidence", "summary": "what it does"}
     if any(source.place != "shelf" for source in sources):
         titles = {"name": "policy", "place": "place", "lossless": "lossless", "summary": "what it does"}
     if any(source.hides for source in sources):
@@ -61,11 +63,31 @@ def _default(value: Any) -> Any:
 
 
 def _first(doc: str) -> str:
-    return " ".join(doc.split("\n\n")[0].split())
+    return " ".join(doc.split("\n\n")[0].replace("``", "").split())
+
+
+def _paragraphs(doc: str) -> Iterator[tuple[int, str]]:
+    """(indent, text) of a docstring, lines joined that belong together; "" between paragraphs."""
+    indent, words = 0, ""
+    for line in [*doc.replace("``", "").splitlines(), ""]:
+        text, margin = line.strip(), len(line) - len(line.lstrip())
+        parameter = indent > 0 and margin == indent and re.match(r"\w+: ", text) is not None
+        if words and (not text or text.startswith("* ") or words == "Args:" or margin < indent or parameter):
+            yield indent, words
+            words = ""
+        if not text:
+            yield 0, ""
+        elif words:
+            words += f" {text}"
+        else:
+            indent, words = margin, text
 
 
 def _show(console: Console, source: PolicySource) -> None:
+    from rich.padding import Padding
     from rich.text import Text
+
+    from dspark_sim.render import bullet
 
     console.print(Text(source.name, style="bold"))
     claims = f"{'lossless' if source.lossless else 'NOT lossless'} (its claim), {source.timing}"
@@ -76,7 +98,11 @@ def _show(console: Console, source: PolicySource) -> None:
     for hidden in source.hides:
         console.print(Text(f"hides {hidden}", style="yellow"))
     console.print()
-    console.print(Text(source.doc or "(no documentation)"))
+    for indent, paragraph in _paragraphs(source.doc or "(no documentation)"):
+        if paragraph.startswith("* "):
+            bullet(console, paragraph[2:], "")
+        else:
+            console.print(Padding(Text(paragraph), (0, 0, 0, indent)) if paragraph else "")
     console.print()
     if not source.parameters:
         console.print(Text("No parameters."))

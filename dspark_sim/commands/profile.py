@@ -21,9 +21,10 @@ def list_command(form: str) -> None:
     from dspark_sim.profile import list_profiles, load_profile
 
     rows = [_row(load_profile(name)) for name in list_profiles()]
-    titles = {"name": "profile", "kind": "kind", "gpus": "GPUs", "device": "device", "model": "model",
-              "drafters": "drafters"}
-    emit_rows(rows, form, titles)
+    if form == "table":
+        rows = [row | {"what": f"{row['model']}, {row['device']}; drafters: {', '.join(row['drafters']) or 'none'}"}
+                for row in rows]
+    emit_rows(rows, form, {"name": "profile", "kind": "kind", "gpus": "GPUs", "what": "model, device, drafters"})
 
 
 def show_command(reference: str, form: str, plot: Path | None) -> None:
@@ -76,7 +77,7 @@ def _show(console: Console, profile: HardwareProfile) -> None:
     from dspark_sim.commands.chart import staircase
 
     p, gpus = profile.provenance, f"{profile.gpus} GPU{'s' * (profile.gpus != 1)}"
-    console.print(Text.assemble((profile.name, "bold"), f"  {p.kind}, {p.model} on {p.device} ({gpus})"))
+    console.print(Text.assemble((profile.name, "bold"), f"  {p.kind}, {p.system} ({gpus})"))
     console.print(Text(profile.description))
     console.print()
     console.print(Text("Seconds of one forward pass of the target, by batch tokens (logarithmic):", style="bold"))

@@ -46,5 +46,5 @@ def draw(profile: HardwareProfile) -> Figure:
         right.legend(loc="upper left")
     p = profile.provenance
     return finish(fig, f"What does a step cost on {profile.name}?",
-                  [f"{p.kind}: {p.model} on {p.device}, {p.software}, {p.date}.", f"Source: {p.source}",
+                  [f"{p.kind}: {p.system}, {p.software}, {p.date}.", f"Source: {p.source}",
                    *(f"Cost of drafter {n}: {t.split('. ')[0]}" for n, t in profile.drafter_notes.items())])
