@@ -12,10 +12,11 @@ import traceback
 from dspark_sim.errors import shown
 from dspark_sim.guard import Overdue, limit_s
 
-__all__ = ["described", "is_interrupt", "one_line", "raised_at", "what_happened", "written_at"]
+__all__ = ["HANGS", "described", "is_interrupt", "one_line", "raised_at", "what_happened", "written_at"]
 
 _RAISE = dis.opmap["RAISE_VARARGS"]
 _LONGEST = 300
+HANGS = "had not answered"
 
 
 def is_interrupt(error: BaseException) -> bool:
@@ -37,7 +38,7 @@ def is_interrupt(error: BaseException) -> bool:
 def what_happened(error: BaseException) -> str:
     """``raised ValueError: …``, or that there was no answer in time."""
     if isinstance(error, Overdue):
-        return f"had not answered after {limit_s():g} s"
+        return f"{HANGS} after {limit_s():g} s"
     text = one_line(error)
     return f"raised {type(error).__name__}" + (f": {text}" if text else "")
 

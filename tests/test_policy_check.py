@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from dspark_sim.guard import limited, supervised
 from dspark_sim.lossless.enumerate import output_laws
 from dspark_sim.lossless.subject import subject_of
 from dspark_sim.lossless.worlds import worlds
+from dspark_sim.policy import BudgetView, IntArray
 from dspark_sim.registry import list_policies
 from dspark_sim.testing import Report, check_policy
 
@@ -185,3 +187,23 @@ def test_greedy_decoding_allows_looking_ahead(name: str) -> None:
 @pytest.mark.parametrize("name", ["stops_in_vain", "async_lag_zero"])
 def test_greedy_decoding_does_not_allow_what_cannot_be_known(name: str) -> None:
     assert not leaky(name, greedy=True).ok
+
+
+def test_a_policy_that_hangs_is_asked_once() -> None:
+    """Not once more for every block size and lag: each would cost the whole time limit."""
+    asked: list[int] = []
+
+    class Hangs:
+        lossless = True
+        timing = "overlapped"
+
+        def verify_lengths(self, view: BudgetView) -> IntArray:
+            asked.append(view.requests)
+            while True:
+                pass
+
+    with limited(1.0), supervised("hangs"):
+        report = check_policy(Hangs)
+    assert len(asked) == 1
+    assert not report.ok
+    assert "had not answered after 1 s" in report.checks[0].says

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dspark_sim.blame import is_interrupt, what_happened
+from dspark_sim.blame import HANGS, is_interrupt, what_happened
 from dspark_sim.curve import StepCurve
 from dspark_sim.errors import PolicyFailure, PolicyLoadError, shown
 from dspark_sim.lossless.bench import Bench, Rows, frozen
@@ -112,6 +112,8 @@ def _fitted(subject: Subject) -> Subject:
             if G in LARGER and sizes:
                 break
             problem, seen = _tried(subject, G, host_lag)
+            if HANGS in problem:  # every further engine would cost the whole limit again
+                return replace(subject, broken=problem)
             if problem:
                 refused = refused or f"block size {G}: {problem}"
             else:
