@@ -83,7 +83,7 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
         "preemptions": float(requests.preemptions.sum()),
         "requeued": float(requests.requeued.sum()),
         "recomputed_tokens": float(requests.recomputed.sum()),
-        "prefix_hit_share": ratio(float(requests.cached.sum()), float(requests.prompt.sum())),
+        "prefix_hit_share": ratio(float(requests.cached.sum()), requests.looked_up),
         "refused": float(requests.refused),
         "timed_out": float(requests.timed_out),
         "gpus_mean": gpus,

@@ -61,6 +61,8 @@ class UserView:
         self.prompt, self.output, self.skipped = column("prompt_tokens"), column("output_tokens"), column("skipped")
         self.preemptions, self.requeued = column("preemptions"), column("requeued")
         self.cached, self.recomputed = column("cached_tokens"), column("recomputed_tokens")
+        # prompt tokens that were looked up in a prefix cache: once more after every preemption and failure
+        self.looked_up = float((self.prompt * (1.0 + self.preemptions + self.requeued)).sum())
         arrival, first, done = column("arrival"), column("first_token"), finished[inside]
         self.first_arrival = float(np.nanmin(arrival)) if arrival.size else 0.0
         self.last_finish = float(done.max()) if done.size else 0.0

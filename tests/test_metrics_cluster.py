@@ -38,3 +38,10 @@ def test_losses_before_the_window_are_not_counted() -> None:
     figures = measure(run([interval(1.0, emitted=20.0)], rows, (1.0, 2.0)), scenario(c={"tps_user_min": 1.0}), setup())
     assert figures["refused"] == 0.0
     assert figures["sla_attainment"] == 1.0
+
+
+def test_prefix_hits_are_a_share_of_what_was_looked_up() -> None:
+    """Prompts of 10 tokens, 8 of them cached: one request is admitted three times and finds them each time."""
+    rows = [request(0.1, cached_tokens=24, preemptions=1, requeued=1), request(0.2)]
+    figures = measure(run([interval(0.0, emitted=20.0)], rows), scenario(), setup())
+    assert figures["prefix_hit_share"] == pytest.approx(24 / 40)
