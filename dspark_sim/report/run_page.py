@@ -48,7 +48,7 @@ def run_page(folder: Folder, pictures: Sequence[Picture], missing: Sequence[str]
     return Page(
         title=str(summary["scenario"]), subtitle="Simulated comparison of ways to serve an LLM",
         description=str(summary.get("description") or ""), facts=facts, failures=failures, warnings=warnings,
-        answer=_answer(arms), tables=[comparison], details=[_engine(arms, n), *_classes(arms)], pictures=pictures,
+        answer=_answer(arms, _open_loop(manifest)), tables=[comparison], details=[_engine(arms, n), *_classes(arms)], pictures=pictures,
         missing=missing, assumptions=list(summary.get("assumptions", ())), inputs=inputs_of(manifest),
         reproduce=reproduce(manifest, "run"), glossary=[*columns, *figure_columns(MORE)],
     )
@@ -110,31 +110,46 @@ def _classes(arms: Sequence[Arm]) -> list[Table]:
     return [Table("classes", "By class of requests", [_ARM, Column("class", "class", left=True), *columns], rows)]
 
 
-def _answer(arms: Sequence[Arm]) -> list[str]:
-    """The first sentence that a reader wants: which lossless arm serves most, and is that sure?"""
-    name = "throughput_tok_s_gpu"
+def _open_loop(manifest: Mapping[str, Any]) -> bool:
+    """Whether requests come at their own rate, so that throughput is the traffic's and not the arm's."""
+    resolved = (manifest.get("scenario") or {}).get("resolved") or {}
+    arrival = (resolved.get("workload") or {}).get("arrival") or {}
+    return arrival.get("kind", "closed") != "closed"
+
+
+def _answer(arms: Sequence[Arm], open_loop: bool) -> list[str]:
+    """The first sentence that a reader wants: which lossless arm serves best, and is that sure?"""
+    name = "tps_user_mean" if open_loop else "throughput_tok_s_gpu"
     known = [a for a in arms if a[name]["mean"] is not None and a["lossless"]]
     if not known:
         return ["No lossless arm has figures."]
     ranked = sorted(known, key=lambda a: -a[name]["mean"])
     best = ranked[0]
-    text = f"Most throughput of the lossless arms: {best['arm']} with {best[name]['mean']:,.0f} tokens/s per GPU"
+    what, unit = ("Most speed for users", "for each user") if open_loop else ("Most throughput", "per GPU")
+    text = f"{what} of the lossless arms: {best['arm']} with {best[name]['mean']:,.0f} tokens/s {unit}"
     half = _half(best[name])
     text += f" (± {half:,.0f})" if half is not None else ""
+    if open_loop:
+        return [f"{text}. Requests come at their own rate: as long as an arm keeps up, its throughput is the traffic's.",
+                *_sure(ranked, name)]
     gain = best["throughput_vs_first_pct"]
     if best is not arms[0] and gain["mean"] is not None:
         text += f", {gain['mean']:+.1f} % against {arms[0]['arm']}"
     speed = best["tps_user_mean"]["mean"]
     text += f"; each user receives {speed:,.0f} tokens/s on average." if speed is not None else "."
-    out = [text]
-    if len(ranked) > 1:
-        second = ranked[1]
-        apart = (best[name]["ci95_low"], second[name]["ci95_high"])
-        if None in apart:
-            out.append(f"Whether it really is ahead of {second['arm']} cannot be said without intervals.")
-        elif apart[0] <= apart[1]:
-            out.append(f"Its interval overlaps that of {second['arm']}: the order of the two is not settled.")
-    return out
+    return [text, *_sure(ranked, name)]
+
+
+def _sure(ranked: Sequence[Arm], name: str) -> list[str]:
+    """What keeps the first from being sure of its place."""
+    if len(ranked) < 2:
+        return []
+    low, high = ranked[0][name]["ci95_low"], ranked[1][name]["ci95_high"]
+    if low is None or high is None:
+        return [f"Whether it really is ahead of {ranked[1]['arm']} cannot be said without intervals."]
+    if low <= high:
+        return [f"Its interval overlaps that of {ranked[1]['arm']}: the order of the two is not settled."]
+    return []
 
 
 def _half(figure: Mapping[str, Any]) -> float | None:
