@@ -94,6 +94,11 @@ def arm_warnings(scenario: Scenario, result: ArmResult, measured: Sequence[Measu
         out.append(f"{arm}: {100 * begun:.0f} % of the measured requests had begun before the simulation did; they "
                    "count for TPS and TPOT, not for TTFT and E2E; a longer measure.warmup_s would help")
     requests = _total(measured, "requests")
+    lost = _total(measured, "refused") + _total(measured, "timed_out")
+    came = lost + requests
+    if lost > 0.01 * came:
+        out.append(f"{arm}: {lost:,.0f} of {came:,.0f} requests ({100 * lost / came:.2g} %) were refused or gave up "
+                   "waiting; speeds and latencies are those of the others")
     if requests < 100:
         out.append(f"{arm}: only {requests:.0f} requests finished inside the measured windows; percentiles over "
                    "requests mean little")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from dspark_sim.metrics import measure
+from dspark_sim.notes import arm_warnings
+from dspark_sim.scenario import load_scenario
+from dspark_sim.stats import Figure
 from tests.synthetic_run import interval, request, run, scenario, setup
 
 
@@ -29,6 +35,9 @@ def test_refused_and_impatient_requests_break_their_promise() -> None:
     ]
     figures = measure(run([interval(0.0, emitted=20.0)], rows), scenario(c={"tps_user_min": 50.0}), setup())
     assert (figures["refused"], figures["timed_out"]) == (1.0, 1.0)
+    result: Any = SimpleNamespace(error=None, arm="a", figures={"throughput_tok_s_gpu": Figure(1.0)})
+    said = arm_warnings(load_scenario("quickstart"), result, [figures])
+    assert any(w.startswith("a: 2 of 4 requests (50 %) were refused or gave up waiting; ") for w in said)
     assert figures["sla_attainment"] == pytest.approx(0.5)
     assert figures["requests"] == 2.0
 
