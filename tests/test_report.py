@@ -17,7 +17,6 @@ import dspark_sim
 from dspark_sim import cli
 from dspark_sim.errors import InputError
 from dspark_sim.report import write_report
-from dspark_sim.report.run_page import _answer, _open_loop
 from dspark_sim.report.table import FIGURES, figure_cell
 from dspark_sim.results import HEADLINE, MORE
 from dspark_sim.trace import load_trace
@@ -132,16 +131,6 @@ def test_figures_are_those_of_the_summary(folder: Path, page: str) -> None:
     best = max((a for a in arms.values() if a["lossless"] and not a["error"]),
                key=lambda a: a["throughput_tok_s_gpu"]["mean"])
     assert f"arms: {best['arm']} with" in words
-
-
-def test_in_an_open_loop_the_answer_is_speed_for_users(folder: Path) -> None:
-    arms = json.loads((folder / "summary.json").read_text())["arms"]
-    assert not _open_loop(json.loads((folder / "manifest.json").read_text()))
-    assert _open_loop({"scenario": {"resolved": {"workload": {"arrival": {"kind": "poisson"}}}}})
-    best = max((a for a in arms if a["lossless"] and not a["error"]), key=lambda a: a["tps_user_mean"]["mean"])
-    words = " ".join(_answer(arms, True))
-    assert words.startswith(f"Most speed for users of the lossless arms: {best['arm']} with ")
-    assert "its throughput is the traffic's" in words
 
 
 def test_every_input_has_its_provenance(folder: Path, page: str) -> None:

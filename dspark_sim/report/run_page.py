@@ -48,7 +48,8 @@ def run_page(folder: Folder, pictures: Sequence[Picture], missing: Sequence[str]
     return Page(
         title=str(summary["scenario"]), subtitle="Simulated comparison of ways to serve an LLM",
         description=str(summary.get("description") or ""), facts=facts, failures=failures, warnings=warnings,
-        answer=_answer(arms, _open_loop(manifest)), tables=[comparison], details=[_engine(arms, n), *_classes(arms)], pictures=pictures,
+        answer=_answer(arms, _open_loop(manifest)), tables=[comparison],
+        details=[_engine(arms, n), *_classes(arms)], pictures=pictures,
         missing=missing, assumptions=list(summary.get("assumptions", ())), inputs=inputs_of(manifest),
         reproduce=reproduce(manifest, "run"), glossary=[*columns, *figure_columns(MORE)],
     )
@@ -114,7 +115,7 @@ def _open_loop(manifest: Mapping[str, Any]) -> bool:
     """Whether requests come at their own rate, so that throughput is the traffic's and not the arm's."""
     resolved = (manifest.get("scenario") or {}).get("resolved") or {}
     arrival = (resolved.get("workload") or {}).get("arrival") or {}
-    return arrival.get("kind", "closed") != "closed"
+    return bool(arrival.get("kind", "closed") != "closed")
 
 
 def _answer(arms: Sequence[Arm], open_loop: bool) -> list[str]:
@@ -130,7 +131,7 @@ def _answer(arms: Sequence[Arm], open_loop: bool) -> list[str]:
     half = _half(best[name])
     text += f" (± {half:,.0f})" if half is not None else ""
     if open_loop:
-        return [f"{text}. Requests come at their own rate: as long as an arm keeps up, its throughput is the traffic's.",
+        return [f"{text}. Requests come at their own rate: while an arm keeps up, its throughput is the traffic's.",
                 *_sure(ranked, name)]
     gain = best["throughput_vs_first_pct"]
     if best is not arms[0] and gain["mean"] is not None:
