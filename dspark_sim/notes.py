@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +108,16 @@ def arm_warnings(scenario: Scenario, result: ArmResult, measured: Sequence[Measu
     return out
 
 
+def _mixed(setup: ArmSetup) -> str | None:
+    """A sentence where step times and acceptance come from different models, by their names."""
+    model = setup.profile.provenance.model
+    plain = [re.sub(r"[^a-z0-9]", "", str(name).lower()) for name in (setup.trace and setup.trace.target, model)]
+    if setup.trace is None or not plain[1] or model == "none" or plain[0] in plain[1]:
+        return None
+    return (f"step times of {model} (profile {setup.profile.name}) beside acceptance of {setup.trace.target}: another "
+            "model; good for comparing ways to serve, not for the figures of either")
+
+
 def run_warnings(setups: Sequence[ArmSetup], replications: int, failed: Mapping[str, str]) -> list[str]:
     """What to doubt in the whole run; failed arms by name and reason come first."""
     out = [f"{arm} failed and has no figures: {reason}" for arm, reason in failed.items()]
@@ -124,6 +135,7 @@ def run_warnings(setups: Sequence[ArmSetup], replications: int, failed: Mapping[
     made_up = [name for name, kind in kinds.items() if kind == "synthetic"]
     if made_up:
         out.append(f"synthetic input: {', '.join(made_up)}; the figures show how things work, not how fast they are")
+    out += dict.fromkeys(filter(None, (_mixed(s) for s in setups)))
     lossy = [s.name for s in setups if not s.policy_source.lossless]
     if lossy:
         out.append(f"{', '.join(lossy)}: not lossless; the output distribution changes, so acceptance and speed are "

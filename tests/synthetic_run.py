@@ -69,7 +69,7 @@ def scenario(mode: str = "steady", arrival: str = "closed", **slas: dict[str, fl
 
 
 def setup(name: str = "a", gpus: int = 1, drafter: str | None = "d", **fields: Any) -> Any:
-    provenance = SimpleNamespace(kind=fields.pop("kind", "measured"))
+    provenance = SimpleNamespace(kind=fields.pop("kind", "measured"), model=fields.pop("model", "none"))
     profile = SimpleNamespace(name="p", gpus=gpus, provenance=provenance,
                               statements=lambda drafters: [f"profile p: measured; drafters {sorted(set(drafters))}"])
     trace = None if drafter is None else SimpleNamespace(

@@ -204,3 +204,10 @@ def test_frame_has_a_row_per_arm(results: Results) -> None:
     frame = results.to_frame()
     assert frame["arm"].tolist() == ["base", "fast", "broken"]
     assert frame["throughput_tok_s_gpu"].isna().tolist() == [False, False, True]
+
+
+def test_step_times_and_acceptance_of_different_models_are_pointed_out() -> None:
+    """The hand-made trace's target is called t."""
+    assert any("another model" in w for w in run_warnings([setup(model="Qwen3-8B (bf16)")], 5, {}))
+    for model in ("none", "T-Flash, FP8"):
+        assert not any("another model" in w for w in run_warnings([setup(model=model)], 5, {}))
