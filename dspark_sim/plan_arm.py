@@ -6,7 +6,7 @@ searched side by side. Replication r has the same random streams in every arm, w
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -159,11 +159,20 @@ class ArmSearch:
 
     def _tok_s_gpu(self, load: float, low: float) -> float | None:
         if self.axis.kind == "closed" and load in self.seen:
-            value = mean([one.figures.get("throughput_tok_s_gpu") for one in self.seen[load]])
+            value = mean([per_paid_gpu(one.figures, self.gpus) for one in self.seen[load]])
             if value is not None:
                 return value
-        at_low = mean([one.figures.get("throughput_tok_s_gpu") for one in self.seen[low]])
+        at_low = mean([per_paid_gpu(one.figures, self.gpus) for one in self.seen[low]])
         return None if at_low is None else at_low * load / low
+
+
+def per_paid_gpu(figures: Mapping[str, float | None], gpus: int) -> float | None:
+    """Tokens per second and GPU that is paid for: all ``gpus`` of the unit, also while they are down or scaled away.
+
+    Runs report throughput per GPU in service (``gpus_mean``); a plan's money is for the whole unit.
+    """
+    value, up = figures.get("throughput_tok_s_gpu"), figures.get("gpus_mean")
+    return value if value is None or up is None else value * up / gpus
 
 
 def mean(values: Sequence[float | None]) -> float | None:

@@ -171,3 +171,12 @@ def test_an_undecided_arm_is_not_called_one_that_cannot(tmp_path: Path) -> None:
     assert "surely" in found.answer[0]
     assert arm_table(found)[1][0][1] == "undecided"
     assert any("too few requests finished" in warning for warning in found.warnings)
+
+
+def test_a_plan_pays_for_gpus_that_are_switched_off() -> None:
+    """100 tokens/s per GPU in service, 3 of 4 in service on average: 75 per GPU that is paid for."""
+    from dspark_sim.plan_arm import per_paid_gpu
+
+    assert per_paid_gpu({"throughput_tok_s_gpu": 100.0, "gpus_mean": 3.0}, 4) == 75.0
+    assert per_paid_gpu({"throughput_tok_s_gpu": 100.0, "gpus_mean": 4.0}, 4) == 100.0
+    assert per_paid_gpu({"throughput_tok_s_gpu": None, "gpus_mean": 4.0}, 4) is None
