@@ -9,7 +9,7 @@ import numpy as np
 import simpy
 
 from dspark_sim.autoscale import Autoscaler
-from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.batch import Batch
 from dspark_sim.cluster import Cluster, Member
 from dspark_sim.decide import Decider
 from dspark_sim.engine import Engine
@@ -20,6 +20,7 @@ from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.roster import EngineLimits
 from dspark_sim.router import RouterState
+from dspark_sim.rows import TraceRows
 from dspark_sim.scenario_cluster import Admission
 from dspark_sim.workload import document_pools, random_stream
 

@@ -6,8 +6,7 @@ column; a request that leaves is one shift of the matrix, and every view a polic
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,9 @@ import numpy.typing as npt
 from dspark_sim.errors import IntegrityError
 from dspark_sim.policy import MAX_LAG
 from dspark_sim.request import Request, document_of
-from dspark_sim.trace import AcceptanceTrace, calibrate
+from dspark_sim.trace import AcceptanceTrace
 
-__all__ = ["Batch", "TraceRows"]
+__all__ = ["Batch", "Slices"]
 
 RING = MAX_LAG + 1
 FAR = 1 << 60
@@ -31,28 +30,21 @@ FIELDS = RING_DRAFT + RING
 ARRIVAL, FIRST_TOKEN, SLOWEST, LAST_EMIT, TPOT_SLA = range(5)
 
 
-@lru_cache(maxsize=16)
-def _survivals(trace: AcceptanceTrace, calibrated: bool, shift: float) -> npt.NDArray[np.float32] | None:
-    table = trace.survival(calibrated=calibrated, shift=shift)
-    if table is not None:
-        table.flags.writeable = False
-    return table
+class Slices(NamedTuple):
+    """What an engine changes in a batch of R requests; views of one memory.
 
+    ``moving`` holds rows, emitted and context, which advance together; ``public`` is what policies see, read-only.
+    """
 
-@lru_cache(maxsize=16)
-def _confidences(trace: AcceptanceTrace, calibrated: bool, shift: float) -> npt.NDArray[np.float32] | None:
-    c = trace.confidence
-    if c is None:
-        return None
-    has_sts = calibrated and (trace.sts_temperature is not None or trace.sts_bias is not None)
-    if not has_sts and not shift:
-        return c
-    return calibrate(c, trace.sts_temperature if has_sts else None, trace.sts_bias if has_sts else None, shift)
-
-
-@lru_cache(maxsize=16)
-def _accepted(trace: AcceptanceTrace) -> npt.NDArray[np.int64]:
-    return trace.accepted.astype(np.int64)
+    moving: npt.NDArray[np.int64]
+    context: npt.NDArray[np.int64]
+    remaining: npt.NDArray[np.int64]
+    verified: npt.NDArray[np.int64]
+    accepted: npt.NDArray[np.int64]
+    drafted: npt.NDArray[np.int64]
+    blocks: npt.NDArray[np.int64]
+    slowest: npt.NDArray[np.float64]
+    public: tuple[Any, ...]
 
 
 class Batch:
@@ -72,7 +64,7 @@ class Batch:
         self.chain: list[int] = []  # how far along its chain of documents each request is
         self.pools = [pool.tolist() for pool in pools]
         self.start: list[int] | None = None if trace is None else trace.document_start.tolist()
-        self._bundles: dict[int, tuple[Any, ...]] = {}
+        self._bundles: dict[int, Slices] = {}
         # Bounds that spare most steps a look at every row: they fall by the most that a step can move.
         self.room = FAR  # tokens until some row may leave its document
         self.left = FAR  # tokens until some request may end
@@ -178,9 +170,8 @@ class Batch:
         return request
 
     # -- slices ------------------------------------------------------------------------------------------------
-    def bundle(self) -> tuple[Any, ...]:
-        """Slices for the present R: (advance block, row, remaining, segment end, verified, accepted, drafted, blocks,
-        slowest, and a tuple of read-only ones for the views). Same memory at every call, so they are made once."""
+    def bundle(self) -> Slices:
+        """Slices for the present R. Same memory at every call, so they are made once."""
         R = self.size
         found = self._bundles.get(R)
         if found is None:
@@ -191,9 +182,9 @@ class Batch:
                 frozen[SLOT], frozen[CLASS], frozen[CONTEXT], frozen[EMITTED], frozen[REMAINING],
                 frozen_floats[ARRIVAL], frozen_floats[FIRST_TOKEN], frozen_floats[TPOT_SLA],
             )
-            found = (
-                ints[ROW : CONTEXT + 1], ints[ROW], ints[REMAINING], ints[SEGMENT_END], ints[VERIFIED], ints[ACCEPTED],
-                ints[DRAFTED], ints[BLOCKS], floats[SLOWEST], public,
+            found = Slices(
+                ints[ROW : CONTEXT + 1], ints[CONTEXT], ints[REMAINING], ints[VERIFIED], ints[ACCEPTED], ints[DRAFTED],
+                ints[BLOCKS], floats[SLOWEST], public,
             )
             self._bundles[R] = found
         return found
@@ -202,86 +193,3 @@ class Batch:
         """No column may be lost or counted twice."""
         if not (self.size == len(self.requests) == len(self.chain)):
             raise IntegrityError(f"batch: {self.size} columns, {len(self.requests)} requests, {len(self.chain)} chains")
-
-
-class TraceRows:
-    """What a view shows of a batch's draft rows; gathers from the trace only what a policy asks for.
-
-    Args:
-        batch: the batch.
-        trace: the arm's trace, None without a drafter.
-        calibrated, shift: how the policy sees confidence (an arm's ``calibrated`` and ``belief``).
-    """
-
-    def __init__(self, batch: Batch, trace: AcceptanceTrace | None, *, calibrated: bool, shift: float) -> None:
-        self.batch, self.trace = batch, trace
-        self.block_size = 0 if trace is None else trace.block_size
-        self._how = (calibrated, shift)
-        self._accepted = None if trace is None else _accepted(trace)
-        self.decode_step = 0
-        self.drafted: npt.NDArray[np.int64] | None = None  # None: every row drafted a full block
-        self.partial = False  # some row has drafted less than a full block: draft lengths are kept from then on
-
-    def accepted(self) -> npt.NDArray[np.int64]:
-        """(R,) draft tokens the target keeps when all are verified; (cut by nothing)."""
-        assert self._accepted is not None
-        return self._accepted.take(self.batch.ints[ROW, : self.batch.size])
-
-    def oracle(self) -> npt.NDArray[np.int64]:
-        """(R,) :meth:`accepted`, cut at what was drafted."""
-        accepted = self.accepted()
-        return accepted if self.drafted is None else np.minimum(accepted, self.drafted)
-
-    def confidence(self) -> npt.NDArray[np.float32] | None:
-        """(R, G) calibrated confidences of this step's rows, 0 where not drafted."""
-        return None if self.trace is None else self._rows(_confidences(self.trace, *self._how))
-
-    def survival(self) -> npt.NDArray[np.float32] | None:
-        """(R, G) survivals of this step's rows, 0 where not drafted."""
-        return None if self.trace is None else self._rows(_survivals(self.trace, *self._how))
-
-    def draft_probability(self) -> npt.NDArray[np.float32] | None:
-        """(R, G) probability of each drawn token, 0 where not drafted; None if the trace has none."""
-        return None if self.trace is None else self._rows(self.trace.draft_probability)
-
-    def _rows(self, table: npt.NDArray[np.float32] | None) -> npt.NDArray[np.float32] | None:
-        if table is None:
-            return None
-        out = table.take(self.batch.ints[ROW, : self.batch.size], axis=0)
-        if self.drafted is not None:
-            out[np.arange(self.block_size) >= self.drafted[:, None]] = 0.0
-        out.flags.writeable = False
-        return out
-
-    def remember(self, drafted: npt.NDArray[np.int64] | None) -> None:
-        """Keep this step's rows for :meth:`past`; called once per decode step, after drafting."""
-        ring, R = self.decode_step % RING, self.batch.size
-        self.batch.ints[RING_ROW + ring, :R] = self.batch.ints[ROW, :R]
-        if self.partial:
-            self.batch.ints[RING_DRAFT + ring, :R] = self.block_size if drafted is None else drafted
-
-    def become_partial(self) -> None:
-        """A row drafts less than a full block for the first time: write down what all rows drafted until now."""
-        ints, R = self.batch.ints, self.batch.size
-        self.partial = True
-        steps = self.decode_step - ints[JOINED, :R]
-        ints[DRAFTED, :R] += steps * self.block_size
-        ints[LAST_DRAFT, :R] = np.where(steps > 0, self.block_size, -1)
-        ints[RING_DRAFT:, :R] = self.block_size
-
-    def past(self, n: int) -> npt.NDArray[np.float32]:
-        """(R, G) survivals ``n`` of their decode steps ago, NaN where there is none."""
-        R = self.batch.size
-        table = None if self.trace is None else _survivals(self.trace, *self._how)
-        if table is None:
-            return np.full((R, self.block_size), np.nan, dtype=np.float32)
-        ring = (self.decode_step - n) % RING
-        rows = self.batch.ints[RING_ROW + ring, :R]
-        out = table.take(rows, axis=0, mode="clip")
-        if self.decode_step - n < self.batch.last_join:  # somebody is too young to have such a past
-            out[rows < 0] = np.nan
-        if self.partial:
-            lengths = self.batch.ints[RING_DRAFT + ring, :R]
-            out[(np.arange(self.block_size) >= lengths[:, None]) & (rows >= 0)[:, None]] = np.nan
-        out.flags.writeable = False
-        return out

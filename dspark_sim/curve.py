@@ -55,7 +55,7 @@ class DraftCost:
 
 
 class StepCost:
-    """What a whole engine step costs: the sum of DESIGN section 4, as tables that are indexed, not computed.
+    """What a whole engine step costs (docs/method.md), as tables that are indexed, not computed.
 
     ``draft + schedule + curve(pad(B)) + alpha·R + kappa·(kv tokens − those inside the curve) + fixed(R) + overhead(R)``
 

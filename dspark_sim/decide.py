@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from dspark_sim.batch import LAST_DRAFT, Batch, TraceRows
+from dspark_sim.batch import LAST_DRAFT, Batch
 from dspark_sim.blame import described, is_interrupt, raised_at, what_happened, written_at
 from dspark_sim.errors import PolicyFailure
 from dspark_sim.guard import watched
 from dspark_sim.policy import BudgetView, EngineSetup, IntArray, Policy, StepOutcome, StepView
+from dspark_sim.rows import TraceRows
 
 __all__ = ["Decider"]
 
@@ -79,7 +80,7 @@ class Decider:
             self._bundle = bundle
             for v in (early, view):
                 (v.slot, v.request_class, v.context, v.emitted, v.remaining, v.arrival, v.first_token,
-                 v.tpot_sla) = bundle[9]
+                 v.tpot_sla) = bundle.public
         full = self._full.get(R)
         if full is None:
             full = self._full[R] = self._blocks[:R]

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 import simpy
 
-from dspark_sim.batch import JOINED, LAST_EMIT, Batch, TraceRows
+from dspark_sim.batch import JOINED, LAST_EMIT, Batch
 from dspark_sim.curve import StepCost
 from dspark_sim.decide import Decider
 from dspark_sim.errors import OutOfRange
@@ -29,6 +29,7 @@ from dspark_sim.policy import IntArray, StepOutcome
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.roster import EngineLimits, Roster
+from dspark_sim.rows import TraceRows
 
 __all__ = ["Engine"]
 
@@ -222,7 +223,7 @@ class Engine:
     def _gaps(self, R: int, now: float) -> tuple[float, int]:
         """Time since users last received tokens: (common gap, rows that have it); other rows are noted one by one."""
         batch, roster = self.batch, self.roster
-        slowest = batch.bundle()[8]
+        slowest = batch.bundle().slowest
         gap, common = now - roster.last_decode, R - roster.fresh
         new: Sequence[int] = range(common, R)
         if roster.mixed:  # fresh rows stand anywhere
@@ -243,7 +244,7 @@ class Engine:
     def _advance(self, step: _Step) -> tuple[int, int]:
         """Move every row on by what was accepted; returns the sums of accepted and emitted tokens."""
         batch, rows, R = self.batch, self.rows, step.requests
-        moving, _, remaining, _, verified, accepted_total, drafted_total, *_ = batch.bundle()
+        moving, _, remaining, verified, accepted_total, drafted_total, *_ = batch.bundle()
         observes = self.decider.observes
         if self.drafts and step.lengths is not None:
             accepted = np.minimum(rows.accepted(), step.lengths)

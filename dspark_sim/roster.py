@@ -10,13 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from dspark_sim.batch import RANK, RING_ROW, Batch, TraceRows
+from dspark_sim.batch import RANK, RING_ROW, Batch
 from dspark_sim.errors import IntegrityError, RunError
 from dspark_sim.kv import BlockPool
 from dspark_sim.line import Line
 from dspark_sim.prefix import PREFIX_TOKENS, PrefixCache
 from dspark_sim.prompts import Prompt, Prompts
 from dspark_sim.request import Request
+from dspark_sim.rows import TraceRows
 
 __all__ = ["EngineLimits", "Roster"]
 
@@ -107,7 +108,7 @@ class Roster:
         preempted = False
         while self.batch.size:
             bundle = self.batch.bundle()
-            context, have = bundle[0][2], bundle[7]
+            context, have = bundle.context, bundle.blocks
             need = (context + (self.width + self.pool.block_tokens - 1)) // self.pool.block_tokens
             short = int(need.sum() - have.sum())
             if self.pool.fits(short):

@@ -15,8 +15,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dspark_sim.batch import Batch, TraceRows
+from dspark_sim.batch import Batch
 from dspark_sim.decide import Decider
+from dspark_sim.rows import TraceRows
 from dspark_sim.workload import document_pools
 from tests.slow_view import SlowText
 from tests.worlds import World, make_trace

@@ -25,7 +25,8 @@ FLOORS = (
     "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
     "router router_registry",
     # second floor: the machine
-    "kv prefix line prompts batch roster decide spill record engine traffic cluster faults autoscale assemble simulate",
+    "kv prefix line prompts batch rows roster decide spill record engine traffic cluster faults autoscale assemble "
+    "simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner validate report plots "
     "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "

@@ -131,7 +131,7 @@ def test_reading_before_drafting_breaks_the_contract(name: str) -> None:
 
 
 def test_the_joint_leak_has_exact_marginals_and_a_wrong_joint_law() -> None:
-    """The two requests of DESIGN: a test of each request alone would pass."""
+    """Two requests that tell each other: a test of each request alone would pass."""
     report = leaky("joint_pair")
     two = next(w.laws.first(1) for w in report.worlds if w.laws.world.name == "two requests" and w.block_size == 2)
     a, b = (0,), (1,)
