@@ -17,6 +17,7 @@ from dspark_sim.cli_plan import plan
 from dspark_sim.cli_policy import policies
 from dspark_sim.cli_rank import rank
 from dspark_sim.cli_sweep import sweep
+from dspark_sim.cli_trace import traces
 from dspark_sim.commands.output import emit, ended, guarded
 
 __all__ = ["app", "main"]
@@ -37,7 +38,7 @@ def _group(name: str, text: str) -> typer.Typer:
 scenarios = _group("scenario", "Scenarios: what is compared, on what hardware, under what traffic.")
 app.add_typer(policies, name="policy")
 profiles = _group("profile", "Hardware profiles: what an engine's steps cost, and how that is known.")
-traces = _group("trace", "Acceptance traces: what drafters' tokens did against a target.")
+app.add_typer(traces, name="trace")
 
 
 def _version(asked: bool) -> None:
@@ -213,28 +214,6 @@ def profile_show(
     from dspark_sim.commands.profile import show_command
 
     show_command(profile, form.value, plot)
-
-
-@traces.command("list")
-@guarded
-def trace_list(form: Form = Format.table) -> None:
-    """Targets on the shelf and their drafters."""
-    from dspark_sim.commands.trace import list_command
-
-    list_command(form.value)
-
-
-@traces.command("show")
-@guarded
-def trace_show(
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A target on the shelf, or a path.")],
-    drafter: Annotated[str | None, typer.Argument(metavar="[DRAFTER]", help="One drafter; all without it.")] = None,
-    form: Form = Format.table,
-) -> None:
-    """Acceptance by domain and position, and where it comes from."""
-    from dspark_sim.commands.trace import show_command
-
-    show_command(target, drafter, form.value)
 
 
 def main() -> None:
