@@ -18,9 +18,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dspark_sim"
 FLOORS = (
     # ground: words that everyone uses
-    "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame",
+    "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame "
+    "stopping",
     # first floor: reading what the user wrote
-    "registry policy_places parameters profile profile_curves profile_schema calibration parametric traceset workload "
+    "registry policy_places parameters profile profile_curves profile_schema calibration trace_calibrate parametric traceset workload "
     "lengths userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions "
     "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
     "router router_registry",

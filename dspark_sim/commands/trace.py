@@ -55,6 +55,7 @@ def _rows(trace: AcceptanceTrace) -> list[dict[str, Any]]:
             "documents": int(sum(d == domain for d in trace.domain)),
             "confidence": trace.confidence is not None,
             "calibration": trace.sts_temperature is not None or trace.sts_bias is not None,
+            "sts_temperature": trace.sts_temperature, "sts_bias": trace.sts_bias,
         })
     return out
 
@@ -93,13 +94,41 @@ def _show(console: Console, opened: list[AcceptanceTrace], rows: list[dict[str, 
     console.print(table)
     console.print(Text("tokens per step: every document decoded in rounds with full verification, bonus token included",
                        style="dim"))
+    told = set[tuple[str, str]]()  # drafters of one target share most of it
     for trace in opened:
         console.print()
         head = f"{trace.target}/{trace.drafter}: {trace.kind}, block size {trace.block_size}, temperature "
         head += f"{trace.temperature:g}, {trace.positions:,} positions in {trace.documents:,} documents, "
-        head += "confidence " + ("recorded" if trace.confidence is not None else "none")
-        head += ", calibrated by " + ("its temperatures" if trace.sts_temperature else "nothing")
+        how = "recorded" if trace.kind == "measured" else "generated"
+        head += f"confidence {'none' if trace.confidence is None else how}"
         console.print(Text(head))
+        for line in _calibration(trace):
+            console.print(Text(f"  {line}"))
         for key, value in trace.provenance.items():
-            if isinstance(value, str) and not key.endswith("sha256"):
-                console.print(Text(f"  {key}: {' '.join(value.split())}", style="dim"))
+            words = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+            for word in words:
+                if isinstance(word, str) and not key.endswith("sha256") and (key, word) not in told:
+                    told.add((key, word))
+                    console.print(Text(f"  {key}: {' '.join(word.split())}", style="dim"))
+
+
+def _calibration(trace: AcceptanceTrace) -> list[str]:
+    """The calibration that ``calibrated: true`` applies, and how it was got."""
+    if trace.confidence is None:
+        return []
+    if trace.sts_temperature is None and trace.sts_bias is None:
+        return ["calibration: none (dspark-sim trace calibrate fits one)"]
+    lines = []
+    for name, values in (("temperature", trace.sts_temperature), ("bias", trace.sts_bias)):
+        if values is not None:
+            lines.append(f"calibration, {name} by position: {', '.join(f'{v:.3g}' for v in values)}")
+    facts = trace.provenance.get("calibration")
+    if isinstance(facts, dict):
+        before, after = facts.get("held_out_ece_before"), facts.get("held_out_ece_after")
+        if isinstance(before, list) and isinstance(after, list):
+            pairs = ", ".join(f"{b} → {a}" for b, a in zip(before, after, strict=False))
+            lines.append(f"calibration, held-out ECE by position: {pairs}")
+        lines.append(f"calibration: {facts.get('method')}, fitted on {facts.get('fitted_on')} of "
+                     f"{facts.get('documents_fitted')} documents, measured on {facts.get('documents_held_out')} "
+                     f"others, seed {facts.get('seed')}")
+    return lines

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
     from dspark_sim.plots.sweepdata import SweepData
     from dspark_sim.profile import HardwareProfile
+    from dspark_sim.trace import AcceptanceTrace
+    from dspark_sim.trace_calibrate import Report
 
-__all__ = ["draw_profile", "draw_run", "draw_sweep"]
+__all__ = ["draw_profile", "draw_reliability", "draw_run", "draw_sweep"]
 
 
 def draw_run(folder: Path, target: Path | None = None, missing: list[str] | None = None) -> list[Path]:
@@ -97,3 +99,11 @@ def draw_profile(profile: HardwareProfile, path: Path) -> Path:
     from dspark_sim.plots.style import save
 
     return save(draw(profile), path)
+
+
+def draw_reliability(trace: AcceptanceTrace, report: Report, path: Path) -> Path:
+    """Draw a calibration, before and after, into one file (PNG, SVG or PDF)."""
+    from dspark_sim.plots.reliability import draw
+    from dspark_sim.plots.style import save
+
+    return save(draw(trace, report), path)
