@@ -1,7 +1,7 @@
 """The command line: parses, calls :mod:`dspark_sim.commands`, prints nothing itself.
 
 Only typer is imported here, so that ``--help`` is quick. Exit codes: 0 done, 1 a run failed, 2 the input is wrong,
-130 stopped by Ctrl-C.
+130 stopped by Ctrl-C, 143 by SIGTERM.
 """
 
 from __future__ import annotations

@@ -10,10 +10,9 @@ manifest says ``"status": "interrupted"``; after kill -9 a hidden ``.<name>….p
 from __future__ import annotations
 
 import os
+import re
 import shutil
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -22,45 +21,19 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from dspark_sim.errors import InputError
+from dspark_sim.spill import let_go
+from dspark_sim.stopping import undisturbed
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from dspark_sim.simulate import ArmRun
 
-__all__ = ["RUNS", "RunFolder", "undisturbed", "unstoppable"]
+__all__ = ["RUNS", "RunFolder"]
 
 RUNS = "runs"
+GROUP_ROWS = 1 << 18  # most rows of a row group of requests: what a writer holds in memory
 ROW_GROUP = 1 << 17  # steps are gathered to row groups of about this many rows before they are written
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Ctrl-C waits until the block is done: half a row group would spoil the whole file."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed: list[int] = []
-    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.append(number))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if pressed:
-            raise KeyboardInterrupt
-
-
-@contextmanager
-def unstoppable() -> Iterator[None]:
-    """Ctrl-C is not heard: the second of two would throw away what the first was to keep. For blocks of a moment."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class _Stream:
@@ -68,8 +41,10 @@ class _Stream:
 
     def __init__(self, path: Path, rows: int) -> None:
         self._path, self._rows, self._waiting = path, rows, list[Any]()
+        self.name = path.name
         self._count = 0
         self._writer: Any = None
+        self.problem: OSError | None = None  # the file is spoilt
 
     def add(self, table: pa.Table) -> None:
         if table.num_rows == 0 and self._writer is not None:
@@ -99,18 +74,22 @@ class _Stream:
                 self._writer.close()
 
     def give_up(self) -> None:
-        """The file will be deleted: let go of it quietly (after a full disk its footer cannot be written either)."""
+        """Delete the file: after a full disk neither its last row group nor its footer is there."""
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()
             self._writer.is_open = False
+        self._path.unlink(missing_ok=True)
 
     @contextmanager
     def _named(self) -> Iterator[None]:
         try:
             yield
-        except OSError as problem:  # Arrow's does not say which file
-            raise OSError(problem.errno, problem.strerror or str(problem), str(self._path)) from None
+        except OSError as problem:  # Arrow's does not say which file, and the number only in its text
+            told = re.search(r"\[errno (\d+)\]", str(problem))
+            why = os.strerror(int(told[1])) if told else problem.strerror or str(problem)
+            self.problem = OSError(int(told[1]) if told else problem.errno, why, str(self._path))
+            raise self.problem from None
 
 
 class RunFolder:
@@ -118,6 +97,7 @@ class RunFolder:
 
     Attributes:
         path: where the files are now: the hidden folder, after :meth:`finish` the final one.
+        lost: tables that could not be written.
 
     Raises:
         InputError: the place cannot be used: not empty, not a folder, not writable.
@@ -143,7 +123,7 @@ class RunFolder:
                 raise
             reason = getattr(problem, "strerror", None) or str(problem)
             raise InputError(f"cannot be written ({reason})", file=parent, key="--out") from None
-        self._parent, self._finished = parent, False
+        self._parent, self._finished, self.lost = parent, False, list[str]()
         self._steps = _Stream(self.path / "steps.parquet", ROW_GROUP)
         self._intervals = _Stream(self.path / "intervals.parquet", 0)
         self._requests = _Stream(self.path / "requests.parquet", 0)
@@ -161,20 +141,41 @@ class RunFolder:
         self._steps.add(table)
 
     def add(self, run: ArmRun) -> None:
-        """One finished (arm, replication): a row group of intervals and one of requests (and steps if it kept them)."""
-        self._intervals.add(run.intervals)
-        self._requests.add(run.requests)
+        """One finished (arm, replication): a row group of intervals and one of requests (and steps if it kept them);
+        a long table comes in several."""
+        for stream, table in ((self._intervals, run.intervals), (self._requests, run.requests)):
+            if table.num_rows <= GROUP_ROWS:
+                stream.add(table)
+                continue
+            for start in range(0, table.num_rows, GROUP_ROWS):
+                stream.add(table.slice(start, GROUP_ROWS))
+                let_go()
         if run.steps is not None:
             self._steps.add(run.steps)
 
     def write(self, name: str, text: str) -> None:
         """A text file of the folder, UTF-8."""
-        (self.path / name).write_text(text, encoding="utf-8", newline="\n")
+        try:
+            (self.path / name).write_text(text, encoding="utf-8", newline="\n")
+        except OSError as problem:  # of a full disk, which does not say which file
+            raise OSError(problem.errno, problem.strerror, name) from None
 
-    def close_tables(self) -> None:
-        """Complete the Parquet files, so that plots can read them."""
-        for stream in (self._steps, self._intervals, self._requests):
-            stream.close()
+    def close_tables(self) -> OSError | None:
+        """Complete the Parquet files, so that plots can read them.
+
+        Returns:
+            Why some could not be completed (a full disk); those are deleted and named in :attr:`lost`, the largest
+            first, which makes room for the others. None: all are whole.
+        """
+        streams = sorted((self._steps, self._intervals, self._requests), key=lambda s: s.problem is None)
+        for stream in streams:
+            with suppress(OSError):
+                if stream.problem is None:
+                    stream.close()
+            if stream.problem is not None:
+                stream.give_up()
+                self.lost.append(stream.name)
+        return next((s.problem for s in streams if s.problem is not None), None)
 
     def finish(self) -> Path:
         """Give the folder its final name.

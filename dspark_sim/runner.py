@@ -15,11 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspark_sim.errors import DsparkSimError, InputError
+from dspark_sim.errors import DsparkSimError, InputError, RunError
 from dspark_sim.metrics import Measured, measure, measure_classes
 from dspark_sim.notes import arm_warnings, assumptions, run_warnings
 from dspark_sim.results import ArmResult, Results, arm_result
 from dspark_sim.traffic_notes import traffic_assumptions
+from dspark_sim.userview import UserView
 from dspark_sim.what_if import what_if_notes
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ def run_task(
         return TaskResult(setup.name, replication, {}, {}, str(problem), (), 0.0, None)
     if tables.error is not None:
         return TaskResult(setup.name, replication, {}, {}, tables.error, tables.warnings, tables.wall_s, tables)
+    view = UserView(tables, scenario)
     return TaskResult(
-        setup.name, replication, measure(tables, scenario, setup), measure_classes(tables, scenario, setup), None,
-        tables.warnings, tables.wall_s, tables,
+        setup.name, replication, measure(tables, scenario, setup, view),
+        measure_classes(tables, scenario, setup, view), None, tables.warnings, tables.wall_s, tables,
     )
 
 
@@ -127,14 +129,14 @@ def execute(
     """
     from dspark_sim.manifest import manifest
     from dspark_sim.pictures import PlotProcess
-    from dspark_sim.rundir import unstoppable
+    from dspark_sim.stopping import unstoppable
 
     started = datetime.now(UTC).isoformat(timespec="seconds")
     child = PlotProcess().start() if plots and folder is not None else None
     sink = folder.steps if folder is not None else None
     tasks: list[TaskResult] = []
     failed: set[str] = set()
-    interrupted = False
+    interrupted, full = False, None  # full: the disk was
     todo = [(s, r) for r in range(scenario.replications) for s in setups]
     try:
         with (progress() if progress is not None else nullcontext(lambda *_: None)) as advance:
@@ -151,22 +153,33 @@ def execute(
             advance(len(todo), len(todo), "", 0)
     except KeyboardInterrupt:
         interrupted = True
+    except OSError as stop:
+        if folder is None:
+            raise
+        interrupted, full = True, stop
     try:
         with unstoppable() if folder is not None else nullcontext():
+            full = (None if folder is None else folder.close_tables()) or full
             results = summarise(scenario, setups, tasks, interrupted=interrupted)
             results = replace(results, runs=tuple(t.tables for t in tasks if t.tables is not None))
+            if folder is not None and full is not None:
+                results = replace(results, warnings=(_not_written(full, folder.lost), *results.warnings))
             if folder is not None:
-                folder.close_tables()
-                folder.write("summary.json", results.to_json())
-                folder.write("summary.csv", results.to_csv())
-                folder.write("manifest.json", manifest(
-                    scenario, setups, results, command=command, started=started,
-                    finished=datetime.now(UTC).isoformat(timespec="seconds"), overrides=overrides,
-                    wall_s={s.name: sum(t.wall_s for t in tasks if t.arm == s.name) for s in setups},
-                    finished_replications={
-                        s.name: sum(t.arm == s.name and t.error is None for t in tasks) for s in setups
-                    },
-                ))
+                try:
+                    folder.write("summary.json", results.to_json())
+                    folder.write("summary.csv", results.to_csv())
+                    folder.write("manifest.json", manifest(
+                        scenario, setups, results, command=command, started=started,
+                        finished=datetime.now(UTC).isoformat(timespec="seconds"), overrides=overrides,
+                        wall_s={s.name: sum(t.wall_s for t in tasks if t.arm == s.name) for s in setups},
+                        finished_replications={
+                            s.name: sum(t.arm == s.name and t.error is None for t in tasks) for s in setups
+                        },
+                    ))
+                except OSError as none:  # no room for a few kilobytes: what is on screen is all
+                    if report is not None:
+                        report(results)
+                    raise RunError(f"{_not_written(none, ())}; nothing could be kept") from None
         if folder is None:
             if report is not None:
                 report(results)
@@ -189,10 +202,19 @@ def execute(
                 results = replace(results, folder=folder.finish())
             if not shown and say is not None:
                 say(f"the results could not be printed; they are in {results.folder}")
+        if full is not None:
+            raise RunError(f"{_not_written(full, folder.lost)}; {len(tasks)} of {len(todo)} replications had finished, "
+                           f"and what there is of them is in {results.folder}")
         return results
     finally:
         if child is not None:
             child.stop()
+
+
+def _not_written(problem: OSError, lost: Sequence[str]) -> str:
+    where = f"{Path(problem.filename).name}: " if problem.filename else ""
+    without = f"; there is no {' and no '.join(lost)}" if lost else ""
+    return f"{where}{problem.strerror or problem}{without}"
 
 
 def run(
@@ -211,6 +233,7 @@ def run(
 
     Raises:
         InputError: the scenario, a profile, a trace, a policy or ``out`` cannot be used; nothing has run.
+        RunError: the disk was full; what had finished is in the folder.
         KeyboardInterrupt: after the folder was finished with what there is.
     """
     from dspark_sim.arms import load_arms

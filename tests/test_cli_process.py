@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,17 +36,18 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
-def test_interrupt_leaves_what_is_finished(world: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_interrupt_leaves_what_is_finished(sent: signal.Signals, code: int, world: Path, tmp_path: Path) -> None:
     """Stopped once the folder exists and half a row group of work is done, long before 10,000 replications are."""
     child = start("run", world, "--no-plots", "--out", "out", "--set", "replications=10000", cwd=tmp_path)
     try:
         while not any(p.stat().st_size > 20_000 for p in tmp_path.glob(".out.partial-*/requests.parquet")):
             assert child.poll() is None
-        child.send_signal(signal.SIGINT)
+        child.send_signal(sent)
         out, err = child.communicate(timeout=60)
     finally:
         child.kill()
-    assert child.returncode == 130
+    assert child.returncode == code
     assert "Traceback" not in err
     assert "stopped; what had finished is in out" in err
     assert "no-spec" in out
@@ -96,16 +98,49 @@ def test_control_characters_reach_no_terminal(tmp_path: Path) -> None:
         assert "\x1b" not in err
 
 
+def limited(size: int, *args: object, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """``dspark-sim`` where no file can grow beyond ``size`` bytes, as on a disk that is full."""
+    limit = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({size}, {size}))"
+    start = "import runpy; runpy.run_module('dspark_sim', run_name='__main__', alter_sys=True)"
+    return subprocess.run([sys.executable, "-c", f"{limit}; {start}", *map(str, args)], cwd=cwd, capture_output=True,
+                          text=True, check=False)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files")
-def test_a_full_disk_is_one_sentence(world: Path, tmp_path: Path) -> None:
-    """Not a byte more than 1 KB fits into a file: the run stops, names the file, and leaves nothing half-made."""
-    command = 'ulimit -f 1; exec "$0" -m dspark_sim run "$1" --no-plots --quiet --out out'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, world],
-        cwd=tmp_path, capture_output=True, text=True,
-    )
+def test_a_full_disk_keeps_what_had_finished(world: Path, tmp_path: Path) -> None:
+    """The largest table does not fit: the run stops, says what is lost, and the figures of the rest are there."""
+    done = limited(50_000, "run", world, "--no-plots", "--quiet", "--out", "out", cwd=tmp_path)
     assert done.returncode == 1
-    assert done.stderr.startswith("error: ")
-    assert ".parquet: " in done.stderr
-    assert done.stderr.count("\n") == 1
+    assert re.fullmatch(r"error: requests.parquet: File too large; there is no requests.parquet; [1-5] of 6 "
+                        r"replications had finished, and what there is of them is in out\n", done.stderr)
+    assert "no-spec" in done.stdout
+    out = tmp_path / "out"
+    assert sorted(p.name for p in out.iterdir()) == [
+        "intervals.parquet", "manifest.json", "steps.parquet", "summary.csv", "summary.json"]
+    assert json.loads((out / "manifest.json").read_text())["status"] == "interrupted"
+    warnings = json.loads((out / "summary.json").read_text())["warnings"]
+    assert warnings[0] == "requests.parquet: File too large; there is no requests.parquet"
+    assert pq.read_table(out / "intervals.parquet").num_rows > 0
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files")
+def test_a_disk_without_any_room_keeps_nothing_and_says_so(world: Path, tmp_path: Path) -> None:
+    """Not a byte more than 1 KB fits into a file: the table is on screen, and nothing half-made is left."""
+    done = limited(1000, "run", world, "--no-plots", "--quiet", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr == "error: summary.json: File too large; nothing could be kept\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a limit on the size of files")
+def test_a_sweep_on_a_full_disk_says_how_to_go_on(world: Path, tmp_path: Path) -> None:
+    """Cells fit and the tables do not; with room again, nothing is done twice."""
+    args = ("sweep", world, "--over", "seed=1,2,3", "--jobs", 1, "--no-plots", "--out", "out")
+    done = limited(10_000, *args, "--quiet", cwd=tmp_path)
+    assert done.returncode == 1
+    assert re.fullmatch(r"error: \S+: File too large; 18 of 18 tasks are finished and kept in out, and the same "
+                        r"command goes on from there\n", done.stderr)
+    again = limited(10_000_000, *args, cwd=tmp_path)
+    assert again.returncode == 0
+    assert "18 of 18 tasks are there already" in again.stderr

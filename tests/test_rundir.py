@@ -13,7 +13,8 @@ import pytest
 
 from dspark_sim import rundir
 from dspark_sim.errors import InputError
-from dspark_sim.rundir import RunFolder, undisturbed
+from dspark_sim.rundir import RunFolder
+from dspark_sim.stopping import undisturbed
 from tests.synthetic_run import interval, request, run
 
 

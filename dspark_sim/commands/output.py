@@ -1,6 +1,6 @@
 """Where the command line speaks: data to stdout, everything else to stderr, exit codes 0, 1 and 2.
 
-130 after Ctrl-C, as shells expect. A reader of stdout that goes away (``| head``) is no error.
+130 after Ctrl-C and 143 after SIGTERM, as shells expect. A reader of stdout that goes away (``| head``) is no error.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import typer
 
 from dspark_sim.errors import DsparkSimError, InputError
+from dspark_sim.stopping import exit_code, obeyed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +136,8 @@ def guarded(command: Callable[P, T]) -> Callable[P, T]:
     @functools.wraps(command)
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return command(*args, **kwargs)
+            with obeyed():
+                return command(*args, **kwargs)
         except InputError as problem:
             note(f"error: {problem}")
             raise typer.Exit(2) from None
@@ -144,7 +146,7 @@ def guarded(command: Callable[P, T]) -> Callable[P, T]:
             raise typer.Exit(1) from None
         except KeyboardInterrupt:
             note("stopped")
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code()) from None
         except OSError as problem:
             where = f"{problem.filename}: " if problem.filename else ""
             note(f"error: {where}{problem.strerror or problem}")

@@ -11,6 +11,7 @@ import typer
 
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of, refuse_local
+from dspark_sim.stopping import exit_code
 
 if TYPE_CHECKING:
     from dspark_sim.plan_results import PlanResults
@@ -40,7 +41,7 @@ def plan_command(
             planner.work(jobs, (lambda text: None) if quiet else note, lambda: stopped.append(True))
         except KeyboardInterrupt:
             note("stopped before the capacities were known; nothing was written")
-            raise typer.Exit(130) from None
+            raise typer.Exit(exit_code()) from None
         results = planner.results(interrupted=bool(stopped))
         show(results, form)
         problem = write_plan(results, folder, command=sys.argv, plots=plots)
@@ -52,7 +53,7 @@ def plan_command(
                                        if (path / "capacity.html").is_file() else ""))
     if stopped:
         note("stopped: the capacities are complete; charts or sensitivity are missing")
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code())
     for arm in results.arms:
         if arm.error is not None:
             note(f"error: arm {arm.arm} failed: {arm.error}")

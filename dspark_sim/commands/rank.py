@@ -13,6 +13,7 @@ from dspark_sim.commands.local import announce, refuse_local
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of
 from dspark_sim.errors import InputError
+from dspark_sim.stopping import exit_code
 
 __all__ = ["rank_command"]
 
@@ -57,7 +58,7 @@ def rank_command(
         save(draw(ranking), picture)
     if ranking.interrupted:
         note("stopped; the ranking covers what had finished")
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code())
     if any(s.error is not None and not s.unfit for s in ranking.scores.values()):
         raise typer.Exit(1)
 

@@ -13,6 +13,7 @@ import typer
 from dspark_sim.commands.local import refuse_local
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.errors import InputError
+from dspark_sim.stopping import exit_code
 
 if TYPE_CHECKING:
     from dspark_sim.results import Results
@@ -74,7 +75,7 @@ def run_command(
         )
     if results.interrupted:
         note(f"stopped; what had finished is in {results.folder}")
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code())
     page = None if results.folder is None else results.folder / "report.html"
     say(f"\nresults in {results.folder}" + (f"; to read: {page}" if page is not None and page.is_file() else ""))
     if perfetto is not None and results.folder is not None:
