@@ -24,10 +24,11 @@ FIELDS = {
     "spec_decode_acceptance_length": "acceptance_length",
 }
 """vLLM's field -> ours."""
-_NEEDED = ("max_concurrency", "request_rate", "completed", "output_throughput", "mean_tpot_ms", "total_input_tokens",
-           "total_output_tokens")
+_NEEDED = ("max_concurrency", "request_rate", "completed", "output_throughput", "total_input_tokens",
+           "total_output_tokens")  # TPOT is not among them: --percentile-metrics may leave it out
 _PREFILL = ("ttft_ms_p50", "e2e_ms_p50")
 MAX_BYTES = 1 << 28
+SAVED = "a result of vllm bench serve --save-result, or several of --append-result"
 
 
 def case_from_bench(files: Sequence[Path], base: str | Path, arm: str | None = None) -> Case:
@@ -48,7 +49,7 @@ def case_from_bench(files: Sequence[Path], base: str | Path, arm: str | None = N
     if arm not in names:
         raise ScenarioError(f"no arm {shown(arm)} in the scenario", key="--arm", allowed=", ".join(names),
                             suggestion=nearest(arm, names))
-    results = [(path, _read(path)) for path in files]
+    results = [(path, result) for path in files for result in _read(path)]
     closed = [r["max_concurrency"] is not None for _, r in results]
     if any(closed) != all(closed):
         path = next(p for (p, _), c in zip(results, closed, strict=True) if c != closed[0])
@@ -70,7 +71,8 @@ def case_from_bench(files: Sequence[Path], base: str | Path, arm: str | None = N
         table.append({"arm": arm, "columns": ["at", *found], "rows": [[load, *found.values()]]})
         at.append({"load": load, "set": _settings(r, load, axis, len(scenario.workload.classes))})
     data = {
-        "title": f"{len(files)} results of vllm bench serve", "source": [str(p) for p in files],
+        "title": f"{len(results)} result{'s' * (len(results) != 1)} of vllm bench serve",
+        "source": [str(p) for p in files],
         "system": str(results[0][1].get("model_id", "as served")),
         "fitted": {"parameters": 0, "on": ["nothing: the profile and the traces of the base scenario as they are"]},
         "predicted": "every figure that the files hold and the scenario can predict",
@@ -103,22 +105,38 @@ def _settings(r: Mapping[str, Any], load: float, axis: str, classes: int) -> dic
     return out
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The results in a file: one, or with ``--append-result`` one after the other."""
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ScenarioError("is too large for a benchmark result", file=path, allowed=f"at most {MAX_BYTES} bytes")
-        data = json.loads(path.read_text(encoding="utf-8-sig"))
+        text = path.read_text(encoding="utf-8-sig").strip()
     except OSError as problem:
         raise ScenarioError(f"cannot be read ({problem.strerror or problem})", file=path) from None
-    except (UnicodeDecodeError, ValueError, RecursionError) as problem:
-        raise ScenarioError(f"is not JSON ({str(problem)[:80]})", file=path,
-                            allowed="a result of vllm bench serve --save-result") from None
+    except UnicodeDecodeError as problem:
+        raise ScenarioError(f"is not JSON ({str(problem)[:80]})", file=path, allowed=SAVED) from None
+    if not text:
+        raise ScenarioError("is empty", file=path, allowed=SAVED)
+    found, at = list[tuple[Any, int]](), 0
+    while at < len(text):
+        line = text.count("\n", 0, at) + 1
+        try:
+            data, at = json.JSONDecoder().raw_decode(text, at)
+        except (ValueError, RecursionError) as problem:
+            raise ScenarioError(f"is not JSON ({str(problem)[:80]})", file=path, line=line, allowed=SAVED) from None
+        found.append((data, line))
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return [_checked(data, path, line if len(found) > 1 else None) for data, line in found]
+
+
+def _checked(data: Any, path: Path, line: int | None) -> dict[str, Any]:
+    """One result, with every field that is used a number that it may be."""
     if not isinstance(data, dict):
-        raise ScenarioError(f"holds {shown(type(data).__name__)}", file=path, allowed="one JSON object, as saved by "
-                            "vllm bench serve --save-result")
+        raise ScenarioError(f"holds {shown(type(data).__name__)}", file=path, line=line, allowed=SAVED)
     missing = [name for name in _NEEDED if name not in data]
     if missing:
-        raise ScenarioError(f"has no field {missing[0]}: it is no result of vllm bench serve", file=path,
+        raise ScenarioError(f"has no field {missing[0]}: it is no result of vllm bench serve", file=path, line=line,
                             key=missing[0], allowed="the JSON that --save-result writes")
     for name in (*_NEEDED, *FIELDS):
         value, positive = data.get(name), name not in ("request_rate", "max_concurrency")
@@ -126,12 +144,13 @@ def _read(path: Path) -> dict[str, Any]:
             continue
         good = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < float("inf")
         if positive and not good:
-            raise ScenarioError(f"got {shown(value)}", file=path, key=name, allowed="a number > 0")
+            raise ScenarioError(f"got {shown(value)}", file=path, line=line, key=name, allowed="a number > 0")
         if name == "max_concurrency" and value is not None and (type(value) is not int or value < 1):
-            raise ScenarioError(f"got {shown(value)}", file=path, key=name, allowed="a whole number ≥ 1, or null")
+            raise ScenarioError(f"got {shown(value)}", file=path, line=line, key=name,
+                                allowed="a whole number ≥ 1, or null")
     rate = data["request_rate"]
     if data["max_concurrency"] is not None and isinstance(rate, (int, float)) and rate < float("inf"):
         raise ScenarioError(f"got {rate:g} beside max_concurrency {data['max_concurrency']}, and either may have been "
-                            "the limit", file=path, key="request_rate",
+                            "the limit", file=path, line=line, key="request_rate",
                             allowed='"inf" where users were the limit; where the rate was, null as max_concurrency')
     return data

@@ -237,7 +237,7 @@ def test_an_open_loop_of_vllm_is_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"mean_tpot_ms": ...}, "mean_tpot_ms"), ({"output_throughput": "fast"}, "output_throughput: got 'fast'"),
+    ({"completed": ...}, "completed"), ({"output_throughput": "fast"}, "output_throughput: got 'fast'"),
     ({"max_concurrency": 1.5}, "max_concurrency: got 1.5"), ({"completed": 0}, "completed: got 0"),
     ({"max_concurrency": None}, "request_rate: got 'inf'"), ({"mean_tpot_ms": True}, "mean_tpot_ms: got True"),
 ])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,3 +43,27 @@ def test_two_limits_at_once_are_not_guessed(tmp_path: Path) -> None:
         case_from_bench([bench(tmp_path, 64, request_rate=1.0)], base(tmp_path))
     assert "request_rate" in str(caught.value)
     case_from_bench([bench(tmp_path, 64, request_rate=float("inf"))], base(tmp_path))
+
+
+def test_appended_results_are_several(tmp_path: Path) -> None:
+    """``--append-result`` writes one object after the other into the same file."""
+    texts = [bench(tmp_path, load).read_text() for load in (1, 4, 8)]
+    file = tmp_path / "all.json"
+    file.write_text(texts[0] + "\n" + json.dumps(json.loads(texts[1]), indent=2) + texts[2] + "\n")
+    case = case_from_bench([file], base(tmp_path))
+    assert [at["load"] for at in case.at] == [1, 4, 8]
+    file.write_text(texts[0] + "\n" + texts[1] + "\n" + texts[1].replace("500.0", "-1"))
+    with pytest.raises(InputError, match=r"all.json:3: output_throughput: got -1"):
+        case_from_bench([file], base(tmp_path))
+    file.write_text(texts[0] + "\n" + texts[1][:40])
+    with pytest.raises(InputError, match=r"all.json:2: is not JSON .*--append-result"):
+        case_from_bench([file], base(tmp_path))
+    file.write_text("\n")
+    with pytest.raises(InputError, match="is empty"):
+        case_from_bench([file], base(tmp_path))
+
+
+def test_a_result_without_tpot_is_compared_in_what_it_has(tmp_path: Path) -> None:
+    """``--percentile-metrics ttft`` leaves TPOT out."""
+    case = case_from_bench([bench(tmp_path, 2, mean_tpot_ms=..., median_tpot_ms=...)], base(tmp_path))
+    assert {p.quantity for p in run_case(case, quick=True).points} == {"throughput_tok_s"}
