@@ -40,6 +40,7 @@ def sweep(
     ] = None,
     form: Form = Format.table,
     quiet: Quiet = False,
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw no pictures, write no report.html.")] = False,
     no_local_policies: NoLocal = False,
     decision_timeout: DecisionTimeout = None,
 ) -> None:
@@ -50,4 +51,4 @@ def sweep(
     with limited(decision_timeout):
         sweep_command(scenario, over=over, replications=replications, seed=seed, settings=settings, jobs=jobs,
                       backend=backend, address=address, out=out, form=form.value, quiet=quiet,
-                      local_policies=not no_local_policies)
+                      local_policies=not no_local_policies, plots=not no_plots)

@@ -1,4 +1,4 @@
-"""Draws a run's plots and report in a child process, so that importing the drawing libraries costs the run no time.
+"""Draws plots and reports in a child process, so that importing the drawing libraries costs a run no time.
 
 The child starts with the run, imports matplotlib and seaborn meanwhile, and waits for the folder's name on its
 standard input. An end of input without a name sends it home.
@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["PlotProcess"]
+__all__ = ["PlotProcess", "drawn"]
 
 TIMEOUT_S = 120.0
 
@@ -67,3 +67,15 @@ class PlotProcess:
         if self._child is not None and self._child.poll() is None:
             self._child.kill()
             self._child.communicate()
+
+
+def drawn(folder: Path) -> str | None:
+    """Draw a folder that is complete and write its report; None when that is done, else a sentence why not."""
+    child = PlotProcess().start()
+    try:
+        child.draw(folder)
+        return child.wait()
+    except KeyboardInterrupt:
+        return "plots were given up; the numbers are complete"
+    finally:
+        child.stop()

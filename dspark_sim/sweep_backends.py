@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from dspark_sim.errors import InputError, nearest
+from dspark_sim.stopping import keeping_handlers
 from dspark_sim.sweep_worker import Outcome, Task, work
 
 __all__ = ["BACKENDS", "Backend", "check_backend"]
@@ -200,7 +201,8 @@ def _start_ray(
         if address is None:
             how["include_dashboard"] = False
         try:
-            ray.init(**how, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": THREADS})
+            with keeping_handlers():
+                ray.init(**how, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": THREADS})
         except (ConnectionError, ValueError, RuntimeError) as problem:
             raise InputError(f"no ray cluster answers at {address} ({problem})", key="--address") from None
         stack.callback(ray.shutdown)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dspark_sim.errors import InputError
 from dspark_sim.sweep_grid import canonical
 from dspark_sim.sweep_key import FORMAT
 
@@ -55,7 +56,11 @@ class CellStore:
         return self.folder / f"{key}.json"
 
     def find(self, keys: Iterable[str]) -> Found:
-        """Read the cells of these tasks, as far as they are there; leftovers of killed writers are removed."""
+        """Read the cells of these tasks, as far as they are there; leftovers of killed writers are removed.
+
+        Raises:
+            InputError: a folder stands where a cell belongs; nothing has been computed yet.
+        """
         wanted, cells, damaged, others = set(keys), dict[str, dict[str, Any]](), list[str](), 0
         for entry in sorted(os.scandir(self.folder), key=lambda e: e.name):
             key = entry.name.removesuffix(".json")
@@ -63,6 +68,9 @@ class CellStore:
                 with contextlib.suppress(OSError):
                     os.unlink(entry.path)
             elif key in wanted and key != entry.name:
+                if entry.is_dir():
+                    raise InputError("is a folder where the result of a task belongs", file=entry.path,
+                                     allowed="a file; remove the folder, and its task is done again")
                 body = read_cell(Path(entry.path), key)
                 if body is None:
                     damaged.append(key)
@@ -104,7 +112,9 @@ def write_whole(path: Path, data: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
-    except BaseException:
+    except BaseException as problem:
         with contextlib.suppress(OSError):
             aside.unlink()
+        if isinstance(problem, OSError):  # of a full disk, which does not say which file
+            raise OSError(problem.errno, problem.strerror, str(path)) from None
         raise

@@ -16,7 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dspark_sim.rundir import undisturbed
+from dspark_sim.errors import RunError
+from dspark_sim.pictures import drawn
+from dspark_sim.stopping import undisturbed
 from dspark_sim.sweep_backends import Backend, check_backend
 from dspark_sim.sweep_cells import CellStore, Found
 from dspark_sim.sweep_define import define, load_grid
@@ -118,6 +120,7 @@ def execute(
 
     Raises:
         InputError: the folder or the backend cannot be used.
+        RunError: the disk was full; the same call goes on.
     """
     check_backend(backend, address)
     folder = choose(points[0].scenario.name, definition.digest(), out)
@@ -127,6 +130,9 @@ def execute(
             say(f"note: an earlier sweep in this folder (process {lock.stale.get('pid')}) was killed; going on from it")
         store = CellStore(folder)
         tasks = _tasks(definition, points)
+        if not definition.axes:
+            say("note: nothing varies, so this is one point; --over workload.arrival.concurrency=8,16,32 (any dotted "
+                "key), or a section sweep.over in the scenario, varies something")
         found = store.find(tasks)
         _say_what_was_found(found, len(tasks), say)
         write_manifest(folder, definition, points, found, status="running", command=command, started=started)
@@ -145,11 +151,22 @@ def execute(
                             advance()
         except KeyboardInterrupt:
             interrupted = True
-        with undisturbed():
-            return _finish(SweepResults(
-                folder, definition, points, (), None, None, _failures(points, errors), found,
-                len(cells) - len(found.cells), interrupted, time.perf_counter() - began,
-            ), cells, {key: error for key, (error, _) in errors.items()}, command=command, started=started)
+        except OSError as problem:
+            raise _not_written(problem, folder, len(cells), len(tasks)) from None
+        try:
+            with undisturbed():
+                return _finish(SweepResults(
+                    folder, definition, points, (), None, None, _failures(points, errors), found,
+                    len(cells) - len(found.cells), interrupted, time.perf_counter() - began,
+                ), cells, {key: error for key, (error, _) in errors.items()}, command=command, started=started)
+        except OSError as problem:
+            raise _not_written(problem, folder, len(cells), len(tasks)) from None
+
+
+def _not_written(problem: OSError, folder: Path, done: int, total: int) -> RunError:
+    where = f"{Path(problem.filename).name}: " if problem.filename else ""
+    return RunError(f"{where}{problem.strerror or problem}; {done} of {total} tasks are finished and kept in {folder}, "
+                    "and the same command goes on from there")
 
 
 def _tasks(definition: Definition, points: Sequence[GridPoint]) -> dict[str, Task]:
@@ -216,7 +233,7 @@ def sweep(
     scenario: str | Path | Scenario, over: Mapping[str, Any] | None = None, *, replications: int | None = None,
     seed: int | None = None, overrides: Mapping[str, Any] | None = None, jobs: int | None = None,
     backend: str = "loky", address: str | None = None, out: str | Path | None = None, progress: Progress | None = None,
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = lambda text: None, plots: bool = False,
 ) -> SweepResults:
     """Compare the arms of a scenario at every point of a grid.
 
@@ -235,6 +252,7 @@ def sweep(
         out: folder, new or of an earlier sweep, which then goes on; None: ``sweeps/<name>-<definition>``.
         progress: called with (all tasks, those found); gives a context with a function to call per finished task.
         say: called with sentences for the user.
+        plots: also draw the pictures, into ``report.html``.
 
     Returns:
         The results; tasks that failed are in ``failures``, and everything else is there.
@@ -248,4 +266,7 @@ def sweep(
                       progress=progress, say=say)
     if results.interrupted:
         raise KeyboardInterrupt
+    problem = drawn(results.folder) if plots else None
+    if problem is not None:
+        say(problem)
     return results

@@ -95,8 +95,8 @@ class GateWorld:
 def start(world: GateWorld, out: Path, *more: object, jobs: int = 2) -> subprocess.Popen[str]:
     """``dspark-sim sweep`` in a process group of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "dspark_sim", "sweep", str(world.scenario), *OVER, "--jobs", str(jobs), "--out",
-         str(out), *map(str, more)],
+        [sys.executable, "-m", "dspark_sim", "sweep", str(world.scenario), *OVER, "--no-plots", "--jobs", str(jobs),
+         "--out", str(out), *map(str, more)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd=world.folder,
     )
 

@@ -118,8 +118,8 @@ def test_a_failing_arm_is_reported_and_the_rest_is_kept(path: Path, tmp_path: Pa
     text = path.read_text() + "  - {name: broken, drafter: dspark, policy: './broken.py:Broken'}\n"
     scenario = path.with_name("with-broken.yaml")
     scenario.write_text(text)
-    command = ["sweep", str(scenario), "--over", "workload.arrival.concurrency=2,8", "--jobs", "1", "--out",
-               str(tmp_path / "out"), "--format", "json"]
+    command = ["sweep", str(scenario), "--over", "workload.arrival.concurrency=2,8", "--jobs", "1", "--no-plots",
+               "--out", str(tmp_path / "out"), "--format", "json"]
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 1
     assert "error: 4 of 16 tasks failed" in done.stderr
@@ -164,6 +164,36 @@ def test_places_that_are_no_sweep(path: Path, tmp_path: Path) -> None:
         dspark_sim.open_sweep(tmp_path / "mine")
 
 
+def test_a_folder_where_a_cell_belongs(path: Path, done: SweepResults, tmp_path: Path) -> None:
+    name = cells(done.folder)[0].name
+    (tmp_path / "out" / "cells" / name).mkdir(parents=True)
+    with pytest.raises(InputError, match=f"{name}: is a folder where the result of a task belongs; .*remove"):
+        swept(path, tmp_path / "out")
+
+
+def test_nothing_to_vary_is_said(path: Path, tmp_path: Path) -> None:
+    """Replications on all cores are a use of it, so it is no mistake."""
+    said: list[str] = []
+    swept(path, tmp_path / "one", {}, replications=1, say=said.append)
+    assert said[0].startswith("note: nothing varies, so this is one point; --over ")
+    said.clear()
+    swept(path, tmp_path / "two", {"seed": [1]}, replications=1, say=said.append)
+    assert said == []
+
+
+def test_the_report_is_written_at_the_end(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ["sweep", str(path), "--over", "workload.arrival.concurrency=2,8", "--jobs", "1", "--replications", "1",
+               "--out", "out"]
+    first = CliRunner().invoke(app, [*command, "--no-plots"])
+    assert "results in out; as pictures: dspark-sim report out" in first.stderr
+    assert not (tmp_path / "out" / "report.html").exists()
+    again = CliRunner().invoke(app, command)
+    assert "results in out; to read: out/report.html" in again.stderr
+    assert "data:image/png" in (tmp_path / "out" / "report.html").read_text()
+    assert again.stdout == first.stdout
+
+
 def test_the_lock_is_held_and_a_stale_one_is_told(tmp_path: Path) -> None:
     with FolderLock(tmp_path) as lock:
         assert lock.stale is None
@@ -187,7 +217,7 @@ def test_the_default_folder_is_found_again(path: Path, tmp_path: Path, monkeypat
 
 def test_what_is_on_screen(path: Path, done: SweepResults) -> None:
     command = ["sweep", str(path), "--over", "workload.arrival.concurrency=2,8", "--over", "engine.host_lag=0,2",
-               "--jobs", "1", "--out", str(done.folder)]
+               "--jobs", "1", "--no-plots", "--out", str(done.folder)]
     shown = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert shown.exit_code == 0
     assert "24 of 24 tasks are there already" in shown.stderr

@@ -12,7 +12,7 @@ import pytest
 from tests.small_world import make
 from tests.sweep_world import TABLES
 
-COMMAND = ("--over", "workload.arrival.concurrency=2,4", "--replications", "1", "--quiet", "--jobs", "2")
+COMMAND = ("--over", "workload.arrival.concurrency=2,4", "--replications", "1", "--quiet", "--no-plots", "--jobs", "2")
 RAY = """\
 import subprocess, sys, ray
 context = ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)

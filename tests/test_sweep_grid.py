@@ -150,6 +150,6 @@ def test_local_policies_are_refused_at_any_point_and_announced_once(tmp_path: Pa
     done = CliRunner().invoke(app, ["sweep", str(path), *over, "--no-local-policies"])
     assert done.exit_code == 2
     assert "--no-local-policies refuses it" in done.stderr
-    done = CliRunner().invoke(app, ["sweep", str(path), *over])
+    done = CliRunner().invoke(app, ["sweep", str(path), *over, "--no-plots"])
     assert done.exit_code == 1
     assert done.stderr.count("its code is executed") == 1

@@ -13,6 +13,7 @@ import typer
 
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of, refuse_local
+from dspark_sim.stopping import exit_code
 
 if TYPE_CHECKING:
     from dspark_sim.scenario import Scenario
@@ -26,6 +27,7 @@ LINES = 10  # kinds of failures and warnings that are shown; manifest.json has a
 def sweep_command(
     reference: str, *, over: Sequence[str], replications: int | None, seed: int | None, settings: Sequence[str],
     jobs: int | None, backend: str, address: str | None, out: Path | None, form: str, quiet: bool, local_policies: bool,
+    plots: bool = True,
 ) -> None:
     """Sweep a scenario and print the table; exits with 1 when a task failed, 130 after Ctrl-C."""
     from dspark_sim.sweep_backends import check_backend
@@ -38,6 +40,7 @@ def sweep_command(
     local = _LocalPolicies(local_policies, quiet)
     points = load_grid(definition, local.check)
     from dspark_sim.commands.sweep_progress import progress
+    from dspark_sim.pictures import drawn
     from dspark_sim.sweeper import execute
 
     results = execute(
@@ -45,15 +48,21 @@ def sweep_command(
         progress=None if quiet else progress, say=(lambda text: None) if quiet else note,
     )
     show(results, form)
+    plots = plots and not results.interrupted
+    problem = drawn(results.folder) if plots else None
     if not quiet:
-        note(f"\nresults in {results.folder}; as pictures: dspark-sim report {shlex.quote(str(results.folder))}")
+        report = f"to read: {results.folder / 'report.html'}" if plots and problem is None else \
+            f"as pictures: dspark-sim report {shlex.quote(str(results.folder))}"
+        note(f"\nresults in {results.folder}; {report}")
+        if problem is not None:
+            note(problem)
     if results.failures:
         note(failure_text(results))
     if results.interrupted:
         done = len(results.found.cells) + results.computed
         note(f"stopped; {done} of {results.total} tasks are finished and kept in {results.folder}; the same command "
              "goes on from there")
-        raise typer.Exit(130)
+        raise typer.Exit(exit_code())
     if results.failed:
         raise typer.Exit(1)
 

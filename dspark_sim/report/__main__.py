@@ -1,5 +1,5 @@
 """The drawing child of a run: imports its libraries while the run computes, then draws the folder named on stdin and
-writes its report; or draws what a validation wrote."""
+writes its report; or reports a sweep, or draws what a validation wrote."""
 
 from __future__ import annotations
 
@@ -31,6 +31,9 @@ def _draw(folder: Path) -> None:
 
     if (folder / "validation.json").is_file():
         draw_validation(folder)
+        return
+    if (folder / "aggregate.parquet").is_file():
+        write_report(folder)
         return
     missing: list[str] = []
     write_report(folder, drawn=(draw_run(folder, missing=missing), missing))
