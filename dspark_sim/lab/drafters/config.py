@@ -1,0 +1,110 @@
+"""What a drafter's checkpoint says about itself: the keys of ``config.json`` that matter here.
+
+Source of the keys: the released checkpoints (deepseek-ai/dspark_qwen3_4b_block7 and others): the target's own
+configuration with ``num_hidden_layers`` = draft layers, plus the drafter's keys. ``kind``, ``embed_scale`` and
+``draft_vocab_size`` are ours; absent keys mean what the released ones mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from dspark_sim.errors import InputError, nearest, shown
+
+__all__ = ["KINDS", "DrafterConfig", "HeadType", "Kind"]
+
+Kind: TypeAlias = Literal["dspark", "dflash", "eagle3", "mtp"]
+HeadType: TypeAlias = Literal["vanilla", "gated", "rnn"]
+KINDS: tuple[Kind, ...] = ("dspark", "dflash", "eagle3", "mtp")
+HEADS: tuple[HeadType, ...] = ("vanilla", "gated", "rnn")
+ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
+MAX_BLOCK = 63
+
+
+@dataclass(frozen=True)
+class DrafterConfig:
+    """One drafter.
+
+    Attributes:
+        kind: dspark (parallel backbone, Markov and confidence heads), dflash (backbone only), eagle3 and mtp
+            (autoregressive; mtp has block_size 1).
+        hidden_size, intermediate_size, num_attention_heads, num_key_value_heads, head_dim, num_hidden_layers,
+        vocab_size, rms_norm_eps, rope_theta, hidden_act, attention_bias: as in a Hugging Face configuration;
+            num_hidden_layers counts draft layers, vocab_size is the target's.
+        block_size: γ, draft tokens per round.
+        target_layer_ids: layers whose raw outputs are fused; -1 is the embedding output.
+        mask_token_id: input of the block's later positions (parallel drafters).
+        markov_rank: rank of the Markov head, 0 for none.
+        markov_head_type: vanilla, gated or rnn.
+        enable_confidence_head, confidence_head_with_markov: as released.
+        embed_scale: factor on input embeddings (Gemma: √hidden_size).
+        draft_vocab_size: Vd, tokens that the drafter can propose; None for all.
+        num_target_layers: layers of the target, to check that the two belong together; None if unknown.
+    """
+
+    kind: Kind
+    hidden_size: int
+    intermediate_size: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    num_hidden_layers: int
+    vocab_size: int
+    block_size: int
+    target_layer_ids: tuple[int, ...]
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 1_000_000.0
+    hidden_act: str = "silu"
+    attention_bias: bool = False
+    mask_token_id: int = 0
+    markov_rank: int = 0
+    markov_head_type: HeadType = "vanilla"
+    enable_confidence_head: bool = False
+    confidence_head_with_markov: bool = False
+    embed_scale: float = 1.0
+    draft_vocab_size: int | None = None
+    num_target_layers: int | None = None
+
+    def __post_init__(self) -> None:
+        def need(ok: bool, key: str, allowed: str) -> None:
+            if not ok:
+                value = getattr(self, key)
+                raise InputError(f"got {shown(value)}", key=key, allowed=allowed)
+
+        if self.kind not in KINDS:
+            raise InputError(f"got {shown(self.kind)}", key="kind", allowed=", ".join(KINDS),
+                             suggestion=nearest(str(self.kind), KINDS))
+        for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
+                    "num_hidden_layers", "vocab_size"):
+            need(getattr(self, key) >= 1, key, "1 or more")
+        need(1 <= self.block_size <= MAX_BLOCK, "block_size", f"1 to {MAX_BLOCK}")
+        need(self.kind != "mtp" or self.block_size == 1, "block_size", "1 for kind mtp")
+        need(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
+             f"a divisor of num_attention_heads ({self.num_attention_heads})")
+        need(self.head_dim % 2 == 0, "head_dim", "an even number (rotary positions turn pairs)")
+        ids = list(self.target_layer_ids)
+        need(bool(ids) and ids == sorted(set(ids)) and ids[0] >= -1, "target_layer_ids", "rising numbers from -1")
+        if self.num_target_layers is not None:
+            need(ids[-1] < self.num_target_layers, "target_layer_ids", f"at most {self.num_target_layers - 1}")
+        need(0 <= self.mask_token_id < self.vocab_size, "mask_token_id", f"0 to {self.vocab_size - 1}")
+        need(self.hidden_act in ACTIVATIONS, "hidden_act", ", ".join(ACTIVATIONS))
+        need(self.markov_rank >= 0, "markov_rank", "0 or more")
+        need(self.markov_head_type in HEADS, "markov_head_type", ", ".join(HEADS))
+        need(self.kind == "dspark" or not self.markov_rank, "markov_rank", "0 unless kind is dspark")
+        need(self.kind == "dspark" or not self.enable_confidence_head, "enable_confidence_head",
+             "false unless kind is dspark")
+        need(not self.confidence_head_with_markov or self.markov_rank > 0, "confidence_head_with_markov",
+             "false without a Markov head")
+        if self.draft_vocab_size is not None:
+            need(1 <= self.draft_vocab_size <= self.vocab_size, "draft_vocab_size", f"1 to {self.vocab_size}")
+
+    @property
+    def parallel(self) -> bool:
+        """Whether all tokens of a block share one backbone pass."""
+        return self.kind in ("dspark", "dflash")
+
+    @property
+    def outputs(self) -> int:
+        """Vd: size of the draft vocabulary."""
+        return self.draft_vocab_size or self.vocab_size
