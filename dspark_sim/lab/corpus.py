@@ -1,8 +1,9 @@
 """Responses that a target wrote itself: prompts in, a folder of Parquet parts out.
 
 A corpus folder holds ``corpus.json`` (target, temperature, seed, lengths, hash of the prompts) and
-``part-NNNNN.parquet``, one row per response: ``prompt_id``, ``domain``, ``split`` (``train`` or ``held-out``), ``prompt`` and ``response``
-(token ids), ``ended`` (a stop token was drawn). Parts are written aside and renamed: what is there is whole.
+``part-NNNNN.parquet``, one row per response: ``prompt_id``, ``domain``, ``split`` (``train`` or ``held-out``),
+``prompt`` and ``response`` (token ids), ``ended`` (a stop token was drawn). Parts are written aside and renamed: what
+is there is whole.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Eagle3-style and MTP drafters: one token after another, each from the token before it and a hidden state.
 
 Entry j of the context joins the embedding of token j + 1 with the fused target features of token j (both normed, side
-by side: attention projects from 2H); its output predicts token j + 2. The block's first token comes from the entry before
-the anchor, whose token is the anchor; later ones feed the drafter's own output back in place of target features. MTP-1
-is the same with the target's last layer and a block of one. Source: EAGLE-3 (Li et al. 2025); DeepSeek-V3 report, section 2.2.
+by side: attention projects from 2H); its output predicts token j + 2. The block's first token comes from the entry
+before the anchor, whose token is the anchor; later ones feed the drafter's own output back in place of target
+features. MTP-1 is the same with the target's last layer and a block of one. Source: EAGLE-3 (Li et al. 2025);
+DeepSeek-V3 report, section 2.2.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ A round goes::
     for k in range(block_size):
         logits, confidence = drafter.step(state, previous)    previous: the anchor at k = 0, then token k of the block
 
-``confidence`` comes before token k is drawn; what is drawn is the caller's business (sampled, greedy, coupled to a text,
-or the text itself in training).
+``confidence`` comes before token k is drawn; what is drawn is the caller's business (sampled, greedy, coupled to a
+text, or the text itself in training).
 
 Shapes: B sequences, L tokens, A blocks drafted together, H hidden size, F fused layers, Vd draft vocabulary.
 """

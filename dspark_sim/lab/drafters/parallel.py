@@ -1,8 +1,9 @@
 """DSpark and DFlash: a block's tokens from one bidirectional pass, the target's features injected as context.
 
-The block's inputs are the anchor's embedding and γ − 1 mask embeddings; the output at slot k predicts token k + 1 after
-the anchor. Every layer's keys and values are those of the fused target features strictly before the anchor, then the block's
-own. DSpark adds the heads of :mod:`dspark_sim.lab.drafters.heads`. Source: the DSpark paper, section 3; DFlash.
+The block's inputs are the anchor's embedding and γ − 1 mask embeddings; the output at slot k predicts token k + 1
+after the anchor. Every layer's keys and values are those of the fused target features strictly before the anchor,
+then the block's own. DSpark adds the heads of :mod:`dspark_sim.lab.drafters.heads`. Source: the DSpark paper, section
+3; DFlash.
 """
 
 from __future__ import annotations
