@@ -101,7 +101,7 @@ class Target:
         out = torch.nn.functional.linear(last, weight).float()
         return out if self.softcap is None else torch.tanh(out / self.softcap) * self.softcap
 
-    @torch.inference_mode()
+    @torch.no_grad()  # not inference_mode: a drafter trains on these features
     def forward(
         self, ids: Tensor, *, layer_ids: tuple[int, ...] = (), cache: Cache | None = None, keep: bool = False,
         mask: Tensor | None = None, positions: Tensor | None = None,
