@@ -2,9 +2,11 @@
 
 Entry j of the context joins the embedding of token j + 1 with the fused target features of token j (both normed, side
 by side: attention projects from 2H); its output predicts token j + 2. The block's first token comes from the entry
-before the anchor, whose token is the anchor; later ones feed the drafter's own output back in place of target
-features. MTP-1 is the same with the target's last layer and a block of one. Source: EAGLE-3 (Li et al. 2025);
-DeepSeek-V3 report, section 2.2.
+before the anchor, whose token is the anchor; later ones feed the layer's own output, before the final norm, back in
+place of target features. Names, norms and residual (the feature before ``hidden_norm``) are those of the released
+Eagle3 checkpoints (``Qwen3Eagle3Model``, ``Gemma4Eagle3Model``). MTP-1 is this project's own kind on the same module,
+with the target's last layer and a block of one; it is in the spirit of the DeepSeek-V3 report, section 2.2, but no
+released MTP module loads into it. Source: EAGLE-3 (Li et al. 2025).
 """
 
 from __future__ import annotations
@@ -14,21 +16,18 @@ from torch import Tensor, nn
 
 from dspark_sim.lab.drafters.base import Context, Drafter, State, chosen
 from dspark_sim.lab.drafters.config import DrafterConfig
-from dspark_sim.lab.drafters.layers import KV, MLP, Attention, RMSNorm
+from dspark_sim.lab.drafters.layers import KV, DraftLayer, RMSNorm
 from dspark_sim.lab.drafters.parallel import _positions
 
 __all__ = ["AutoregressiveDrafter"]
 
 
-class _Layer(nn.Module):
+class _Layer(DraftLayer):
+    """``input_layernorm`` is of the token's embedding, ``hidden_norm`` of the feature."""
+
     def __init__(self, config: DrafterConfig) -> None:
-        super().__init__()
-        H, eps = config.hidden_size, config.rms_norm_eps
-        self.self_attn = Attention(config, 2 * H)
-        self.mlp = MLP(config)
-        self.input_layernorm = RMSNorm(H, eps)  # of the token's embedding
-        self.hidden_norm = RMSNorm(H, eps)  # of the feature
-        self.post_attention_layernorm = RMSNorm(H, eps)
+        super().__init__(config, 2 * config.hidden_size)
+        self.hidden_norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
 
     def joined(self, embedded: Tensor, feature: Tensor) -> Tensor:
         """(…, 2H)."""
@@ -79,8 +78,8 @@ class AutoregressiveDrafter(Drafter):
         own: KV = new if not state.own else (
             torch.cat([state.own[0][0], new[0]], 1), torch.cat([state.own[0][1], new[1]], 1))
         everything = torch.ones(1, own[0].shape[1], dtype=torch.bool, device=previous.device)
-        x = feature + layer.self_attn(entry, positions, state.context[0], state.visible, own, everything)[:, 0]
-        x = x + layer.mlp(layer.post_attention_layernorm(x))
+        attended = layer.self_attn(entry, positions, state.context[0], state.visible, own, everything)[:, 0]
+        x = layer.added(feature, attended)
         state.hidden, state.own = x, [own]
         state.step += 1
-        return self.lm_head(self.norm(x)).float(), None
+        return self.head(self.norm(x)).float(), None

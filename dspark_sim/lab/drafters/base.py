@@ -91,11 +91,12 @@ class Drafter(nn.Module, ABC):
         c = self.config = config
         if (draft_ids is None) != (c.draft_vocab_size is None):
             raise ValueError("a reduced draft vocabulary needs both draft_vocab_size and draft_ids")
-        ids = torch.arange(c.vocab_size) if draft_ids is None else draft_ids.long()
+        # The device is named, so that a drafter can be built on "meta" and still know its vocabulary.
+        ids = torch.arange(c.vocab_size, device="cpu") if draft_ids is None else draft_ids.long()
         if ids.shape != (c.outputs,) or bool((ids.diff() <= 0).any()) or ids[0] < 0 or ids[-1] >= c.vocab_size:
             raise ValueError(f"draft_ids must be {c.outputs} rising token ids below {c.vocab_size}")
-        rows = torch.full((c.vocab_size,), c.outputs, dtype=torch.long)
-        rows[ids] = torch.arange(c.outputs)
+        rows = torch.full((c.vocab_size,), c.outputs, dtype=torch.long, device=ids.device)
+        rows[ids] = torch.arange(c.outputs, device=ids.device)
         self.register_buffer("draft_ids", ids, persistent=False)
         self.register_buffer("draft_rows", rows, persistent=False)
         self.embed_tokens = nn.Embedding(c.vocab_size, c.hidden_size)
@@ -111,7 +112,15 @@ class Drafter(nn.Module, ABC):
     def embed(self, ids: Tensor) -> Tensor:
         """(…, H) input embeddings."""
         out: Tensor = self.embed_tokens(ids)
-        return out * self.config.embed_scale if self.config.embed_scale != 1.0 else out
+        if self.config.embed_scale == 1.0:
+            return out
+        return out * torch.full((), self.config.embed_scale, dtype=out.dtype, device=out.device)  # rounded, as Gemma's
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """(…, Vd) logits of the output head from normed ``hidden`` (…, H), capped where the checkpoint says so."""
+        out: Tensor = self.lm_head(hidden)
+        cap = self.config.final_logit_softcapping
+        return out if cap is None else torch.tanh(out / cap) * cap
 
     @abstractmethod
     def context(self, ids: Tensor, features: Tensor, start: int | Tensor = 0) -> Context:

@@ -12,11 +12,13 @@ from typing import Literal, TypeAlias
 
 from dspark_sim.errors import InputError, nearest, shown
 
-__all__ = ["KINDS", "DrafterConfig", "HeadType", "Kind"]
+__all__ = ["KINDS", "DrafterConfig", "Family", "HeadType", "Kind"]
 
 Kind: TypeAlias = Literal["dspark", "dflash", "eagle3", "mtp"]
 HeadType: TypeAlias = Literal["vanilla", "gated", "rnn"]
+Family: TypeAlias = Literal["qwen3", "gemma4"]
 KINDS: tuple[Kind, ...] = ("dspark", "dflash", "eagle3", "mtp")
+FAMILIES: tuple[Family, ...] = ("qwen3", "gemma4")
 HEADS: tuple[HeadType, ...] = ("vanilla", "gated", "rnn")
 ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
 MAX_BLOCK = 63
@@ -31,7 +33,7 @@ class DrafterConfig:
             (autoregressive; mtp has block_size 1).
         hidden_size, intermediate_size, num_attention_heads, num_key_value_heads, head_dim, num_hidden_layers,
         vocab_size, rms_norm_eps, rope_theta, hidden_act, attention_bias: as in a Hugging Face configuration;
-            num_hidden_layers counts draft layers, vocab_size is the target's.
+            num_hidden_layers counts draft layers (1 for the autoregressive kinds), vocab_size is the target's.
         block_size: γ, draft tokens per round.
         target_layer_ids: layers whose raw outputs are fused; -1 is the embedding output.
         mask_token_id: input of the block's later positions (parallel drafters).
@@ -41,6 +43,13 @@ class DrafterConfig:
         embed_scale: factor on input embeddings (Gemma: √hidden_size).
         draft_vocab_size: Vd, tokens that the drafter can propose; None for all.
         num_target_layers: layers of the target, to check that the two belong together; None if unknown.
+        family: form of the draft layers. gemma4: norms before and after attention and MLP, a scalar per layer, values
+            normed without a weight, attention scores not divided by √head_dim.
+        attention_k_eq_v: gemma4: values are the keys' projection (there is no v_proj).
+        partial_rotary_factor: share of a head's pairs that rotary positions turn; the others stay (gemma4: 0.25).
+        final_logit_softcapping: cap of the head's logits, before the Markov head adds to them; None for none.
+        markov_all_tokens: with a reduced draft vocabulary: W1 has a row per token of the whole vocabulary, as vLLM's
+            loader wants, instead of one per draft token and one for all others.
     """
 
     kind: Kind
@@ -65,6 +74,11 @@ class DrafterConfig:
     embed_scale: float = 1.0
     draft_vocab_size: int | None = None
     num_target_layers: int | None = None
+    family: Family = "qwen3"
+    attention_k_eq_v: bool = False
+    partial_rotary_factor: float = 1.0
+    final_logit_softcapping: float | None = None
+    markov_all_tokens: bool = False
 
     def __post_init__(self) -> None:
         def need(ok: bool, key: str, allowed: str) -> None:
@@ -78,6 +92,14 @@ class DrafterConfig:
         for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
                     "num_hidden_layers", "vocab_size"):
             need(getattr(self, key) >= 1, key, "1 or more")
+        need(self.parallel or self.num_hidden_layers == 1, "num_hidden_layers", f"1 for kind {self.kind}")
+        need(self.family in FAMILIES, "family", ", ".join(FAMILIES))
+        need(self.family == "gemma4" or not self.attention_k_eq_v, "attention_k_eq_v", "false unless family is gemma4")
+        need(0 < self.partial_rotary_factor <= 1, "partial_rotary_factor", "more than 0, at most 1")
+        need(self.final_logit_softcapping is None or self.final_logit_softcapping > 0, "final_logit_softcapping",
+             "a number > 0, or null")
+        need(self.rope_theta > 1, "rope_theta", "a number > 1")
+        need(self.rms_norm_eps > 0, "rms_norm_eps", "a number > 0")
         need(1 <= self.block_size <= MAX_BLOCK, "block_size", f"1 to {MAX_BLOCK}")
         need(self.kind != "mtp" or self.block_size == 1, "block_size", "1 for kind mtp")
         need(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
@@ -108,3 +130,8 @@ class DrafterConfig:
     def outputs(self) -> int:
         """Vd: size of the draft vocabulary."""
         return self.draft_vocab_size or self.vocab_size
+
+    @property
+    def markov_by_token(self) -> bool:
+        """Whether a row of the Markov head's W1 is a token id (else a row of the draft vocabulary)."""
+        return self.draft_vocab_size is None or self.markov_all_tokens

@@ -22,13 +22,13 @@ class MarkovHead(nn.Module):
     state ← σ(gate)∘state + (1 − σ(gate))∘tanh(candidate); W2·tanh(output).
 
     W1 has a row per token of the target's vocabulary, as released; with a reduced draft vocabulary, a row per draft
-    token and a last one for every other token.
+    token and a last one for every other token (unless ``markov_all_tokens``).
     """
 
     def __init__(self, config: DrafterConfig) -> None:
         super().__init__()
         r, H = config.markov_rank, config.hidden_size
-        rows = config.vocab_size if config.draft_vocab_size is None else config.draft_vocab_size + 1
+        rows = config.vocab_size if config.markov_by_token else config.outputs + 1
         self.kind = config.markov_head_type
         self.markov_w1 = nn.Embedding(rows, r)
         self.markov_w2 = nn.Linear(r, config.outputs, bias=False)

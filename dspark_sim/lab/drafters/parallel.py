@@ -14,25 +14,19 @@ from torch import Tensor, nn
 from dspark_sim.lab.drafters.base import Context, Drafter, State, chosen
 from dspark_sim.lab.drafters.config import DrafterConfig
 from dspark_sim.lab.drafters.heads import ConfidenceHead, MarkovHead
-from dspark_sim.lab.drafters.layers import KV, MLP, Attention, RMSNorm
+from dspark_sim.lab.drafters.layers import KV, DraftLayer, RMSNorm
 
 __all__ = ["ParallelDrafter"]
 
 
-class _Layer(nn.Module):
+class _Layer(DraftLayer):
     def __init__(self, config: DrafterConfig) -> None:
-        super().__init__()
-        self.self_attn = Attention(config, config.hidden_size)
-        self.mlp = MLP(config)
-        self.input_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
-        self.post_attention_layernorm = RMSNorm(config.hidden_size, config.rms_norm_eps)
+        super().__init__(config, config.hidden_size)
 
     def forward(self, x: Tensor, positions: Tensor, context: KV, visible: Tensor, own_visible: Tensor) -> Tensor:
         inner = self.input_layernorm(x)
         own = self.self_attn.keys_values(inner, positions)
-        x = x + self.self_attn(inner, positions, context, visible, own, own_visible)
-        out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
-        return out
+        return self.added(x, self.self_attn(inner, positions, context, visible, own, own_visible))
 
 
 class ParallelDrafter(Drafter):
@@ -67,10 +61,10 @@ class ParallelDrafter(Drafter):
 
     def step(self, state: State, previous: Tensor) -> tuple[Tensor, Tensor | None]:
         hidden = state.hidden[:, state.step]
-        logits = self.lm_head(hidden)
+        logits = self.head(hidden)
         before = None
         if self.markov_head is not None:
-            rows = previous if self.config.draft_vocab_size is None else self.draft_rows[previous]
+            rows = previous if self.config.markov_by_token else self.draft_rows[previous]
             before, latent, state.markov = self.markov_head.latent(rows, hidden, state.markov)
             logits = logits + self.markov_head.markov_w2(latent)
         state.step += 1
