@@ -21,37 +21,42 @@ FLOORS = (
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame atomic "
     "stopping",
     # first floor: reading what the user wrote
-    "registry policy_places parameters profile profile_curves profile_schema calibration trace_calibrate parametric traceset workload "
+    "registry policy_places parameters profile profile_curves profile_schema profile_write calibration "
+    "trace_calibrate trace_import parametric traceset workload "
     "lengths userfile arrival_schema rates replay replay_csv replay_jsonl replay_log replay_read sessions "
     "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
     "router router_registry",
     # second floor: the machine
-    "kv prefix line prompts batch rows roster decide spill record engine traffic cluster faults autoscale assemble "
+    "kv prefix line prompts batch rows roster decide spill tally record engine traffic cluster faults autoscale assemble "
     "simulate",
     # third floor: what it means
     "metrics userview stats results notes render rundir manifest pictures runner validate report plots "
     "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
-    "frontier perfetto lossless testing lab "
+    "frontier perfetto lossless testing lab importers "
     "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
     "sweep_folder sweep_define sweep_render "
     "planner plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
-    "__init__ __main__ lean cli cli_options cli_sweep cli_policy cli_plan cli_rank cli_trace commands",
+    "__init__ __main__ lean cli cli_options cli_sweep cli_policy cli_plan cli_rank cli_trace cli_profile "
+    "cli_profile_import commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all
     "simpy": {"engine", "traffic", "cluster", "faults", "autoscale", "assemble", "simulate"},
     "torch": {"lab"},
     "transformers": {"lab"},
+    "aiconfigurator_core": {"importers"},
     "matplotlib": {"plots"},
     "seaborn": {"plots"},
 }
 SLOW_TO_IMPORT = ("pandas", "matplotlib", "seaborn", "scipy", "torch", "transformers", "pyarrow.dataset", "joblib")
 GROUND_LIBRARIES = {"numpy", "yaml", "pydantic", "pyarrow"}  # yaml and pydantic: strict YAML; pyarrow: lazily, in trace
 STRICT_YAML = ("yamlfile", "yamlio", "yamlmodel")
-COME_WITH = {"dspark_sim", "yaml", "pydantic_core", "matplotlib", "torch", "transformers"}  # by what is declared
+COME_WITH = {  # by what is declared
+    "dspark_sim", "yaml", "pydantic_core", "matplotlib", "torch", "transformers", "aiconfigurator_core",
+}
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
 MAX_LINES = 300
