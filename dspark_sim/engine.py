@@ -249,6 +249,7 @@ class Engine:
         if self.drafts and step.lengths is not None:
             accepted = np.minimum(rows.accepted(), step.lengths)
             accepted_sum = int(accepted.sum())
+            self.recorder.lengths.add(self.env.now, step.lengths, accepted)
             progress = accepted + 1
             verified += step.lengths
             accepted_total += accepted

@@ -1,4 +1,4 @@
-"""The three tables of a run: ``steps``, ``intervals`` and ``requests`` (docs/file-formats.md).
+"""The tables of a run: ``steps``, ``intervals``, ``requests`` and ``lengths`` (docs/file-formats.md).
 
 Steps are kept as tuples for a while, then added to the intervals in one go and, with ``record: all``, turned into
 an Arrow table that goes to a sink (a Parquet row group) or stays in memory. Sums are taken in the order of time, so
@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dspark_sim.request import Request
 from dspark_sim.spill import Spill
+from dspark_sim.tally import LengthTally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,15 +61,18 @@ class Recorder:
         interval_s: width of an interval's bin.
         engines: how many engines report.
         keep_steps: make the steps table (``record: all``).
+        block_size, measured_from: of the table ``lengths``, see :class:`~dspark_sim.tally.LengthTally`.
         steps_sink: called with each finished Arrow table of steps; None keeps them for :meth:`steps`.
     """
 
     def __init__(
         self, arm: str, replication: int, classes: list[str], interval_s: float, *, engines: int = 1,
-        keep_steps: bool = True, steps_sink: Callable[[pa.Table], None] | None = None,
+        keep_steps: bool = True, steps_sink: Callable[[pa.Table], None] | None = None, block_size: int = 0,
+        measured_from: float = 0.0,
     ) -> None:
         self.arm, self.replication, self.classes, self.interval_s = arm, replication, classes, interval_s
         self.engines, self.keep_steps, self.steps_sink = engines, keep_steps, steps_sink
+        self.lengths = LengthTally(block_size, measured_from)
         self._pending = array("d")
         self._gaps: list[tuple[float, float, int]] = []  # (end, gap, rows) beside each step's common gap
         self._tables: list[pa.Table] = []

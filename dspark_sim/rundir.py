@@ -127,6 +127,8 @@ class RunFolder:
         self._steps = _Stream(self.path / "steps.parquet", ROW_GROUP)
         self._intervals = _Stream(self.path / "intervals.parquet", 0)
         self._requests = _Stream(self.path / "requests.parquet", 0)
+        self._lengths = _Stream(self.path / "lengths.parquet", ROW_GROUP)
+        self._streams = (self._steps, self._intervals, self._requests, self._lengths)
 
     def _check(self, out: Path) -> None:
         if out.exists() and not out.is_dir():
@@ -141,7 +143,7 @@ class RunFolder:
         self._steps.add(table)
 
     def add(self, run: ArmRun) -> None:
-        """One finished (arm, replication): a row group of intervals and one of requests (and steps if it kept them);
+        """One finished (arm, replication): a row group of each table (of steps if it kept them);
         a long table comes in several."""
         for stream, table in ((self._intervals, run.intervals), (self._requests, run.requests)):
             if table.num_rows <= GROUP_ROWS:
@@ -150,6 +152,8 @@ class RunFolder:
             for start in range(0, table.num_rows, GROUP_ROWS):
                 stream.add(table.slice(start, GROUP_ROWS))
                 let_go()
+        if run.lengths is not None:
+            self._lengths.add(run.lengths)
         if run.steps is not None:
             self._steps.add(run.steps)
 
@@ -167,7 +171,7 @@ class RunFolder:
             Why some could not be completed (a full disk); those are deleted and named in :attr:`lost`, the largest
             first, which makes room for the others. None: all are whole.
         """
-        streams = sorted((self._steps, self._intervals, self._requests), key=lambda s: s.problem is None)
+        streams = sorted(self._streams, key=lambda s: s.problem is None)
         for stream in streams:
             with suppress(OSError):
                 if stream.problem is None:
@@ -227,7 +231,7 @@ class RunFolder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if not self._finished:
-            for stream in (self._steps, self._intervals, self._requests):
+            for stream in self._streams:
                 stream.give_up()
             shutil.rmtree(self.path, ignore_errors=True)
 

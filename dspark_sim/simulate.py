@@ -41,7 +41,7 @@ class ArmRun:
     Attributes:
         arm, replication: which.
         steps: the steps table; None with ``record: requests`` or when it went to a sink.
-        intervals, requests: the other two tables.
+        intervals, requests, lengths: the other tables.
         window: measured seconds (start, end].
         warnings: what the reader of the result must know, in words.
         error: why the arm stopped early; the tables then hold what was done until then.
@@ -57,6 +57,7 @@ class ArmRun:
     warnings: list[str] = field(default_factory=list)
     error: str | None = None
     wall_s: float = 0.0
+    lengths: pa.Table | None = None
 
 
 def simulate(
@@ -76,9 +77,11 @@ def simulate(
     began = time.perf_counter()
     env = simpy.Environment()
     workload, measure = traffic_of(scenario), scenario.measure
+    start = 0.0 if measure.mode == "whole_run" else measure.warmup_s
     recorder = Recorder(
         setup.name, replication, [c.name for c in workload.classes], scenario.interval_s,
         engines=len(setup.engine_gpus), keep_steps=scenario.record == "all", steps_sink=steps_sink,
+        block_size=setup.block_size, measured_from=start,
     )
     stop = _Stop(env, measure, scenario)
     error: str | None = None
@@ -106,10 +109,9 @@ def simulate(
             f"{setup.profile.name} was measured at (verify: up to {setup.profile.verify.last} tokens): "
             "their time is extrapolated"
         )
-    start = 0.0 if measure.mode == "whole_run" else measure.warmup_s
     return ArmRun(
         setup.name, replication, steps, intervals, recorder.requests(), (start, max(end, start)), warnings, error,
-        time.perf_counter() - began,
+        time.perf_counter() - began, recorder.lengths.table(setup.name, replication),
     )
 
 

@@ -49,6 +49,7 @@ class SlowEngine(SlowQueue):
         self.steps: list[dict[str, Any]] = []
         self.gaps: list[tuple[float, float]] = []  # (moment, seconds since the request's user was last served)
         self.visited: dict[int, list[tuple[int, int]]] = {}
+        self.lengths: list[tuple[float, int, int]] = []  # (end, verified, accepted) of every row of every step
         self.tell_policy_about_the_engine(rng)
 
     def tell_policy_about_the_engine(self, rng: Any) -> None:
@@ -157,6 +158,8 @@ class SlowEngine(SlowQueue):
             request.drafted += d
             request.verified += v
             request.accepted += kept
+            if self.setup.drafter is not None:
+                self.lengths.append((end, v, kept))
             self.receive(request, tokens, end)
             accepted.append(kept)
             emitted.append(tokens)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dspark_sim.replay import ReplayStream
@@ -25,6 +25,7 @@ class SlowRun:
     requests: list[dict[str, Any]]
     window: tuple[float, float]
     visited: dict[int, list[tuple[int, int]]]
+    lengths: list[dict[str, Any]] = field(default_factory=list)
 
 
 class Traffic:
@@ -140,6 +141,7 @@ def slow_simulate(setup: Any, scenario: Any, replication: int) -> SlowRun:
         requests=[labelled(setup, replication, request_row(r, workload)) for r in finished + engine.unfinished()],
         window=(warmup, end),
         visited=engine.visited,
+        lengths=[{"arm": setup.name, "replication": replication} | row for row in counted(engine.lengths, warmup)],
     )
 
 
@@ -182,6 +184,13 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
         row["gap_count"] = [bins.count(b) for b in row["gap_bin"]]
         rows.append(row)
     return rows
+
+
+def counted(lengths: list[tuple[float, int, int]], warmup: float) -> list[dict[str, Any]]:
+    """How often each pair of draft tokens verified and kept occurred in a row of a step, before and after warm-up."""
+    rows = [(end > warmup, verified, kept) for end, verified, kept in lengths]
+    return [{"measured": measured, "verified": verified, "accepted": kept, "request_steps": rows.count(pair)}
+            for pair in sorted(set(rows)) for measured, verified, kept in [pair]]
 
 
 def bin_of(moment: float, width: float) -> int:

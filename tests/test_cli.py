@@ -61,7 +61,8 @@ def test_run_prints_a_table_and_writes_a_folder(dspark: Command, world: Path, tm
     assert f"results in {folder}" in got.err
     assert folder.name.startswith("small-")
     assert {p.name for p in folder.iterdir()} == {
-        "manifest.json", "steps.parquet", "intervals.parquet", "requests.parquet", "summary.csv", "summary.json"}
+        "manifest.json", "steps.parquet", "intervals.parquet", "requests.parquet", "lengths.parquet", "summary.csv",
+        "summary.json"}
     summary = json.loads((folder / "summary.json").read_text())
     arms = {a["arm"]: a for a in summary["arms"]}
     # 8 requests, one token each per step of 5 ms, on 2 GPUs
@@ -107,7 +108,7 @@ def test_same_seed_same_bytes_other_seed_other_figures(dspark: Command, world: P
     for name, *more in (("a",), ("b",), ("c", "--seed", "8")):
         assert dspark("run", world, "--no-plots", "-q", "--out", name, *more).code == 0
     a, b, c = (tmp_path / n for n in "abc")
-    for file in ("summary.json", "summary.csv", "steps.parquet", "intervals.parquet", "requests.parquet"):
+    for file in ("summary.json", "summary.csv", "steps.parquet", "intervals.parquet", "requests.parquet", "lengths.parquet"):
         assert (a / file).read_bytes() == (b / file).read_bytes(), file
     assert (a / "summary.csv").read_bytes() != (c / "summary.csv").read_bytes()
 

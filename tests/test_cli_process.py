@@ -116,7 +116,7 @@ def test_a_full_disk_keeps_what_had_finished(world: Path, tmp_path: Path) -> Non
     assert "no-spec" in done.stdout
     out = tmp_path / "out"
     assert sorted(p.name for p in out.iterdir()) == [
-        "intervals.parquet", "manifest.json", "steps.parquet", "summary.csv", "summary.json"]
+        "intervals.parquet", "lengths.parquet", "manifest.json", "steps.parquet", "summary.csv", "summary.json"]
     assert json.loads((out / "manifest.json").read_text())["status"] == "interrupted"
     warnings = json.loads((out / "summary.json").read_text())["warnings"]
     assert warnings[0] == "requests.parquet: File too large; there is no requests.parquet"

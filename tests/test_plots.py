@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import dspark_sim
@@ -19,7 +20,7 @@ from dspark_sim.profile import load_profile
 from tests.small_world import make
 
 NAMES = {"throughput", "budget", "time", "acceptance", "batch_tokens", "step_gap", "timeline",
-         "positions", "drafters"}
+         "positions", "drafters", "seen"}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
@@ -42,6 +43,30 @@ def test_every_picture_is_drawn(folder: Path) -> None:
     assert {p.stem for p in made} == NAMES
     assert all(p.read_bytes().startswith(PNG) for p in made)
     assert not list((folder / "plots").glob(".*"))
+
+
+def test_acceptance_by_position_is_the_runs_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted by hand from a table of pairs; and the counts of a run add up to its other tables."""
+    counts = np.zeros((4, 4), dtype=np.int64)
+    counts[0, 0], counts[1, 0], counts[1, 1], counts[3, 0], counts[3, 1], counts[3, 3] = 7, 2, 3, 5, 1, 4
+    asked, kept = arms.by_position(counts)
+    assert asked.tolist() == [15, 5, 4]  # k = 1 was verified in 15 rows; k = 2 in 10, of which 5 had kept the first
+    assert kept.tolist() == [8, 4, 4]
+    data = RunData(folder)
+    table = pq.read_table(folder / "intervals.parquet").to_pandas()
+    for arm, found in data.verified().items():
+        mine = table[(table["arm"] == arm) & (table["start"] >= data.warmup)]
+        assert (found.sum(axis=1) * np.arange(4)).sum() == mine["verified"].sum()
+        assert (found.sum(axis=0) * np.arange(4)).sum() == mine["accepted"].sum()
+        assert found.sum() == mine["request_steps"].sum()
+    assert sorted(data.verified()) == ["async", "fixed-3"]
+    figure = arms.seen(data)
+    assert figure is not None
+    assert "how often kept?" in texts(figure)
+    monkeypatch.setattr(RunData, "verified", lambda self: {"async": counts})
+    drawn = arms.seen(data).axes  # type: ignore[union-attr]
+    assert drawn[0].lines[0].get_ydata().tolist() == pytest.approx([8 / 15, 4 / 5, 1.0])
+    assert drawn[1].lines[0].get_ydata().tolist() == pytest.approx([1500 / 22, 1000 / 22, 1000 / 22])
 
 
 def test_pictures_ask_a_question_and_name_units_and_sources(folder: Path) -> None:

@@ -107,7 +107,7 @@ def listed(heading: str) -> list[str]:
     return [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
 
 
-@pytest.mark.parametrize("name", ["steps", "intervals", "requests"])
+@pytest.mark.parametrize("name", ["steps", "intervals", "requests", "lengths"])
 def test_every_column_is_documented(name: str, tmp_path: Path) -> None:
     import dspark_sim
 

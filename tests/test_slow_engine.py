@@ -147,6 +147,7 @@ def compare_arm(setup: Any, scenario: Any, replication: int) -> SlowRun:
     same(fast.steps, [{k: v for k, v in s.items() if k not in ("end", "seconds")} for s in slow.steps], "steps")
     same(fast.requests, slow.requests, "requests")
     same(fast.intervals, slow.intervals, "intervals")
+    same(fast.lengths, slow.lengths, "lengths")
     assert fast.window == slow.window
     return slow
 
@@ -181,6 +182,7 @@ def test_the_random_worlds_reach_every_corner() -> None:
 def test_tables_do_not_depend_on_how_often_the_recorder_flushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums and histograms go on from one batch of steps to the next, in the order of time."""
     monkeypatch.setattr("dspark_sim.record.CHUNK", 7)
+    monkeypatch.setattr("dspark_sim.tally.SHEET", 3)
     for seed in range(8):
         compare.__wrapped__(seed)
 

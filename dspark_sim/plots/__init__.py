@@ -45,7 +45,8 @@ def draw_run(folder: Path, target: Path | None = None, missing: list[str] | None
     pictures: tuple[tuple[str, Callable[[], Figure | None]], ...] = (
         ("throughput", lambda: arms.throughput(data)), ("budget", lambda: arms.budget(data)),
         ("time", lambda: arms.time(data)), ("batch_tokens", lambda: engine.batch_tokens(data)),
-        ("acceptance", lambda: arms.acceptance(data)), ("positions", lambda: drafters.positions(drafted, data.source)),
+        ("acceptance", lambda: arms.acceptance(data)), ("seen", lambda: arms.seen(data)),
+        ("positions", lambda: drafters.positions(drafted, data.source)),
         ("drafters", lambda: drafters.lengths(drafted, data.source)), ("step_gap", lambda: engine.step_gap(data)),
         ("timeline", lambda: engine.timeline(data)),
     )

@@ -1,16 +1,17 @@
-"""Pictures that compare arms: throughput and speed, budgets, where the time goes, acceptance by class."""
+"""Pictures that compare arms: throughput and speed, budgets, where the time goes, acceptance by class and position."""
 
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dspark_sim.plots.data import RunData
-from dspark_sim.plots.style import PARTS, colours, figure, finish
+from dspark_sim.plots.style import LINES, MARKERS, PARTS, colours, figure, finish
 
-__all__ = ["acceptance", "budget", "throughput", "time"]
+__all__ = ["acceptance", "budget", "by_position", "seen", "throughput", "time"]
 
 
 def _height(data: RunData, extra: float = 1.7, each: float = 0.42) -> float:
@@ -139,3 +140,43 @@ def acceptance(data: RunData) -> Figure | None:
     ax.legend(loc="lower center", bbox_to_anchor=(0.45, 1.0), ncols=min(len(classes), 6))
     ax.set_xlabel("acceptance length of a request (tokens per step, bonus included): median, quartiles, 5 % and 95 %")
     return finish(fig, "How differently do requests accept their drafts?", data.source)
+
+
+def seen(data: RunData) -> Figure | None:
+    """Conditional acceptance by position as the run saw it, and how often each position was verified."""
+    verified = data.verified()
+    if not verified:
+        return None
+    fig, (left, right) = figure(9.5, 4.2, 1, 2)
+    palette = colours(len(verified))
+    for i, (arm, counts) in enumerate(verified.items()):
+        how = {"color": palette[i], "lw": 1.7, "ls": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)],
+               "ms": 6, "label": data.label(arm)}
+        k = np.arange(1, counts.shape[0])
+        asked, kept = by_position(counts)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            left.plot(k, kept / asked, **how)
+        right.plot(k, 100 * counts[::-1].sum(axis=1).cumsum()[::-1][1:] / counts.sum(), **how)
+    for ax in (left, right):
+        ax.set_xlabel("draft token k")
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    left.set_ylim(max(0.0, left.get_ylim()[0] - 0.1), 1.0)
+    left.set_ylabel("P(k accepted | k verified, 1..k−1 accepted)")
+    right.set_ylim(0, 103)
+    right.set_ylabel("rows in which k was verified (%)")
+    fig.legend(*left.get_legend_handles_labels(), loc="outside right upper")
+    note = "A policy that verifies where it is confident sees more acceptance than its drafter has elsewhere."
+    return finish(fig, "How often was each draft token verified in this run, and how often kept?",
+                  [note, *data.source])
+
+
+def by_position(counts: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(G,) rows that verified position k and had kept all before it, and (G,) those of them that kept k.
+
+    Args:
+        counts: (G + 1, G + 1) rows by draft tokens verified and kept.
+    """
+    G = counts.shape[0] - 1
+    asked = np.array([counts[k:, k - 1 :].sum() for k in range(1, G + 1)])
+    kept = np.array([counts[k:, k:].sum() for k in range(1, G + 1)])
+    return asked, kept

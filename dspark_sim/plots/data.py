@@ -95,6 +95,25 @@ class RunData:
                     out[a, g] = 1.0 + accepted[rows] / steps[rows]
         return order, out
 
+    def verified(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Per arm with a drafter, (G + 1, G + 1) measured rows by draft tokens verified and kept; empty for folders
+        of older versions, which have no table of them."""
+        path = self.folder / "lengths.parquet"
+        out: dict[str, npt.NDArray[np.int64]] = {}
+        if not path.exists():
+            return out
+        table = pq.read_table(path)
+        arm = np.asarray(table["arm"].to_pylist(), dtype=object)
+        measured, verified, accepted, rows = (table[c].to_numpy() for c in
+                                              ("measured", "verified", "accepted", "request_steps"))
+        for name in self.arms:
+            mine = measured & (arm == name)
+            if verified[mine].any():
+                G = int(verified[mine].max())
+                out[name] = np.zeros((G + 1, G + 1), dtype=np.int64)
+                np.add.at(out[name], (verified[mine], accepted[mine]), rows[mine])
+        return out
+
     def batches(self) -> dict[str, npt.NDArray[np.int64]]:
         """Per arm, how many measured steps had 0, 1, 2, … batch tokens; empty without a steps table."""
         path = self.folder / "steps.parquet"

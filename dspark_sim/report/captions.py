@@ -23,6 +23,8 @@ _CAPTIONS = {
                     "A policy that knows the stairs stands at their right edges.",
     "step_gap": "A curve further left is better: its users wait less between two deliveries.",
     "timeline": "Flat lines after the grey part mean that the warm-up was long enough.",
+    "seen": "Counted in this run, in rows where the position was verified. Left: of those that had kept all tokens "
+            "before it, the share that kept it too. Right: how often it was verified at all.",
     "positions": "From the acceptance traces, not from this run's choices. Solid: over every text position. Hollow "
                  "marks: over the positions that a server visits when it verifies whole blocks.",
     "drafters": "From the traces and the hardware profile: rounds with every draft token verified. Longer blocks "
@@ -70,6 +72,8 @@ def alt_text(name: str, arms: Sequence[Mapping[str, Any]]) -> str:
         + each(
             lambda a: mean(a, "step_gap_ms_p99", 1, " ms")),
         "timeline": lambda: "Throughput per GPU over simulated time, one line per arm, warm-up shaded.",
+        "seen": lambda: "Share of draft tokens kept, and share of rows that verified them, by position, one line per "
+                        "arm; acceptance length: " + each(lambda a: mean(a, "acceptance_length", 2)),
         "positions": lambda: "Chance that draft token k is accepted given that those before it were, by position, one "
                              "panel per domain and one line per drafter.",
         "drafters": lambda: "Accepted length against the number of draft tokens, one line per drafter and one panel "

@@ -58,8 +58,9 @@ def open_folder(path: Path) -> Folder:
     kind: Literal["run", "sweep"] = "run" if form.startswith(_RUN) else "sweep"
     for name in _TABLES[kind]:
         _parquet(path / name)
-    if kind == "run" and (path / "steps.parquet").exists():
-        _parquet(path / "steps.parquet")
+    for name in ("steps.parquet", "lengths.parquet"):
+        if kind == "run" and (path / name).exists():
+            _parquet(path / name)
     summary = _json(path / "summary.json", ("arms", "replications", "seed", "scenario")) if kind == "run" else {}
     return Folder(path, kind, manifest, summary)
 
