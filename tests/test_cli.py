@@ -108,7 +108,8 @@ def test_same_seed_same_bytes_other_seed_other_figures(dspark: Command, world: P
     for name, *more in (("a",), ("b",), ("c", "--seed", "8")):
         assert dspark("run", world, "--no-plots", "-q", "--out", name, *more).code == 0
     a, b, c = (tmp_path / n for n in "abc")
-    for file in ("summary.json", "summary.csv", "steps.parquet", "intervals.parquet", "requests.parquet", "lengths.parquet"):
+    tables = [f"{name}.parquet" for name in ("steps", "intervals", "requests", "lengths")]
+    for file in ("summary.json", "summary.csv", *tables):
         assert (a / file).read_bytes() == (b / file).read_bytes(), file
     assert (a / "summary.csv").read_bytes() != (c / "summary.csv").read_bytes()
 
