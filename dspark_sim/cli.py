@@ -15,6 +15,7 @@ import typer
 from dspark_sim.cli_options import DecisionTimeout, Form, Format, NoLocal, ScenarioName, Seed, Settings
 from dspark_sim.cli_plan import plan
 from dspark_sim.cli_policy import policies
+from dspark_sim.cli_profile import profiles
 from dspark_sim.cli_rank import rank
 from dspark_sim.cli_sweep import sweep
 from dspark_sim.cli_trace import traces
@@ -37,7 +38,7 @@ def _group(name: str, text: str) -> typer.Typer:
 
 scenarios = _group("scenario", "Scenarios: what is compared, on what hardware, under what traffic.")
 app.add_typer(policies, name="policy")
-profiles = _group("profile", "Hardware profiles: what an engine's steps cost, and how that is known.")
+app.add_typer(profiles, name="profile")
 app.add_typer(traces, name="trace")
 
 
@@ -192,28 +193,6 @@ def scenario_check(
     from dspark_sim.commands.scenario import check_command
 
     check_command(scenario, settings, local_policies=not no_local_policies)
-
-
-@profiles.command("list")
-@guarded
-def profile_list(form: Form = Format.table) -> None:
-    """Hardware profiles on the shelf."""
-    from dspark_sim.commands.profile import list_command
-
-    list_command(form.value)
-
-
-@profiles.command("show")
-@guarded
-def profile_show(
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help="A name on the shelf, or a path.")],
-    form: Form = Format.table,
-    plot: Annotated[Path | None, typer.Option("--plot", help="Draw the staircase into this PNG, SVG or PDF.")] = None,
-) -> None:
-    """A profile: its step times as a picture, its costs, and where they come from."""
-    from dspark_sim.commands.profile import show_command
-
-    show_command(profile, form.value, plot)
 
 
 def main() -> None:

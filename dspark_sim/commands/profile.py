@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from dspark_sim.profile import HardwareProfile
 
-__all__ = ["list_command", "show_command"]
+__all__ = ["describe", "list_command", "show_command"]
 
 
 def list_command(form: str) -> None:
@@ -48,7 +48,7 @@ def show_command(reference: str, form: str, plot: Path | None) -> None:
         pairs = zip(curve.batch_tokens.tolist(), curve.seconds.tolist(), strict=True)
         emit_rows([{"batch_tokens": b, "seconds": s} for b, s in pairs], form)
     else:
-        emit_console(lambda console: _show(console, profile))
+        emit_console(lambda console: describe(console, profile))
 
 
 def _row(profile: HardwareProfile) -> dict[str, Any]:
@@ -71,7 +71,8 @@ def _curve(profile: HardwareProfile) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, profile: HardwareProfile) -> None:
+def describe(console: Console, profile: HardwareProfile) -> None:
+    """Everything that a reader should know of a profile, with its staircase drawn in characters."""
     from rich.text import Text
 
     from dspark_sim.commands.chart import staircase
