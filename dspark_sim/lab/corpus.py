@@ -21,7 +21,9 @@ import numpy.typing as npt
 from dspark_sim.atomic import written_aside
 from dspark_sim.errors import InputError, TraceError, shown
 
-__all__ = ["Document", "Prompt", "read_corpus", "read_prompts", "write_part"]
+__all__ = [
+    "Document", "Prompt", "corpus_facts", "prompts_sha256", "read_corpus", "read_part", "read_prompts", "write_part",
+]
 
 SPLITS = ("train", "held-out")
 # A base model has no chat template; "code" is for tasks in prose: a prompt that holds a "def" already stays as it is.
@@ -150,7 +152,7 @@ def read_corpus(folder: str | Path, *, split: str | None = None) -> list[Documen
     if split is not None and split not in SPLITS:
         raise InputError(f"split {shown(split)}", allowed=", ".join(SPLITS))
     corpus_facts(Path(folder))
-    out = [d for path in sorted(Path(folder).glob("part-*.parquet")) for d in _read_part(path)
+    out = [d for path in sorted(Path(folder).glob("part-*.parquet")) for d in read_part(path)
            if split is None or d.split == split]
     if not out:
         raise InputError(f"the corpus has no {split or 'complete'} responses yet", file=Path(folder),
@@ -158,7 +160,12 @@ def read_corpus(folder: str | Path, *, split: str | None = None) -> list[Documen
     return out
 
 
-def _read_part(path: Path) -> Iterator[Document]:
+def read_part(path: Path) -> Iterator[Document]:
+    """The responses of one part.
+
+    Raises:
+        TraceError: the file is damaged.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
