@@ -6,6 +6,7 @@ distribution is nearly uniform and a test sees nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,14 +77,14 @@ def save_target(target: Target, folder: Path) -> Path:
 def tiny_config(
     kind: Kind, target: Target, *, block_size: int | None = None, draft_vocab: int | None = None,
     layers: int | None = None, head: str | None = "vanilla", confidence: bool = True, with_markov: bool = True,
-    target_layer_ids: tuple[int, ...] | None = None, rank: int = 6, bias: bool = False,
+    target_layer_ids: tuple[int, ...] | None = None, rank: int = 6, bias: bool = False, **more: Any,
 ) -> DrafterConfig:
     """As :func:`tiny_drafter` takes it."""
     dspark, autoregressive = kind == "dspark", kind in ("eagle3", "mtp")
     gemma = target.config.model_type.startswith("gemma")
     ids = target_layer_ids or ((target.layers - 1,) if kind == "mtp" else (0, 2))
     markov = rank if dspark and head else 0
-    return DrafterConfig(
+    return replace(DrafterConfig(
         kind=kind, hidden_size=target.hidden_size, intermediate_size=48, num_attention_heads=4, num_key_value_heads=2,
         head_dim=8, num_hidden_layers=layers or (1 if autoregressive else 2), vocab_size=target.vocab_size,
         block_size=block_size or (1 if kind == "mtp" else 4), target_layer_ids=ids, rope_theta=10_000.0,
@@ -93,7 +94,7 @@ def tiny_config(
         confidence_head_with_markov=bool(dspark and confidence and markov and with_markov),
         embed_scale=target.hidden_size**0.5 if gemma else 1.0, draft_vocab_size=draft_vocab,
         num_target_layers=target.layers,
-    )
+    ), **more)
 
 
 def tiny_drafter(kind: Kind, target: Target, *, seed: int = 0, **options: Any) -> Drafter:
@@ -102,7 +103,7 @@ def tiny_drafter(kind: Kind, target: Target, *, seed: int = 0, **options: Any) -
     Args:
         options: of :func:`tiny_config`: ``block_size`` (4; mtp 1), ``draft_vocab`` (None: full; else that many tokens),
             ``layers`` (2; autoregressive 1), ``head`` (vanilla, gated, rnn or None), ``confidence``, ``with_markov``,
-            ``target_layer_ids`` ((0, 2); mtp: the last), ``rank`` (6), ``bias``.
+            ``target_layer_ids`` ((0, 2); mtp: the last), ``rank`` (6), ``bias``, and any field of DrafterConfig.
     """
     config = tiny_config(kind, target, **options)
     generator = torch.Generator().manual_seed(seed)
@@ -111,9 +112,9 @@ def tiny_drafter(kind: Kind, target: Target, *, seed: int = 0, **options: Any) -
         draft_ids = torch.randperm(config.vocab_size, generator=generator)[: config.draft_vocab_size].sort().values
     drafter = build(config, draft_ids)
     with torch.no_grad():
-        for name, weight in drafter.named_parameters():
+        for name, weight in drafter.state_dict().items():  # with Gemma's layer_scalar, which is a buffer
             noise = torch.randn(weight.shape, generator=generator)
-            weight.copy_(1 + 0.2 * noise if "norm" in name else 0.3 * noise)
+            weight.copy_(1 + 0.2 * noise if "norm" in name or "scalar" in name else 0.3 * noise)
     embedding = target.model.get_input_embeddings()
     assert isinstance(embedding, nn.Embedding)
     drafter.frozen_from(embedding.weight, target.head_weight)

@@ -21,7 +21,7 @@ KINDS: tuple[Kind, ...] = ("dspark", "dflash", "eagle3", "mtp")
 FAMILIES: tuple[Family, ...] = ("qwen3", "gemma4")
 HEADS: tuple[HeadType, ...] = ("vanilla", "gated", "rnn")
 ACTIVATIONS = ("silu", "gelu_pytorch_tanh")
-MAX_BLOCK = 63
+MAX_BLOCK, MAX_LAYERS, MAX_SIZE = 63, 256, 2**24  # beyond any real drafter: a mistake in the file
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,17 @@ class DrafterConfig:
             raise InputError(f"got {shown(self.kind)}", key="kind", allowed=", ".join(KINDS),
                              suggestion=nearest(str(self.kind), KINDS))
         for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
-                    "num_hidden_layers", "vocab_size"):
-            need(getattr(self, key) >= 1, key, "1 or more")
+                    "vocab_size"):
+            need(1 <= getattr(self, key) <= MAX_SIZE, key, f"1 to {MAX_SIZE}")
+        need(1 <= self.num_hidden_layers <= MAX_LAYERS, "num_hidden_layers", f"1 to {MAX_LAYERS}")
         need(self.parallel or self.num_hidden_layers == 1, "num_hidden_layers", f"1 for kind {self.kind}")
         need(self.family in FAMILIES, "family", ", ".join(FAMILIES))
         need(self.family == "gemma4" or not self.attention_k_eq_v, "attention_k_eq_v", "false unless family is gemma4")
         need(0 < self.partial_rotary_factor <= 1, "partial_rotary_factor", "more than 0, at most 1")
         need(self.final_logit_softcapping is None or self.final_logit_softcapping > 0, "final_logit_softcapping",
              "a number > 0, or null")
-        need(self.rope_theta > 1, "rope_theta", "a number > 1")
-        need(self.rms_norm_eps > 0, "rms_norm_eps", "a number > 0")
+        need(1 < self.rope_theta < float("inf"), "rope_theta", "a number > 1")
+        need(0 < self.rms_norm_eps < 1, "rms_norm_eps", "more than 0, less than 1")
         need(1 <= self.block_size <= MAX_BLOCK, "block_size", f"1 to {MAX_BLOCK}")
         need(self.kind != "mtp" or self.block_size == 1, "block_size", "1 for kind mtp")
         need(self.num_attention_heads % self.num_key_value_heads == 0, "num_key_value_heads",
@@ -111,7 +112,7 @@ class DrafterConfig:
             need(ids[-1] < self.num_target_layers, "target_layer_ids", f"at most {self.num_target_layers - 1}")
         need(0 <= self.mask_token_id < self.vocab_size, "mask_token_id", f"0 to {self.vocab_size - 1}")
         need(self.hidden_act in ACTIVATIONS, "hidden_act", ", ".join(ACTIVATIONS))
-        need(self.markov_rank >= 0, "markov_rank", "0 or more")
+        need(0 <= self.markov_rank <= MAX_SIZE, "markov_rank", f"0 to {MAX_SIZE}")
         need(self.markov_head_type in HEADS, "markov_head_type", ", ".join(HEADS))
         need(self.kind == "dspark" or not self.markov_rank, "markov_rank", "0 unless kind is dspark")
         need(self.kind == "dspark" or not self.enable_confidence_head, "enable_confidence_head",
