@@ -64,14 +64,14 @@ class Autoscaler:
             if wanted > len(here):
                 self._add(wanted - len(here))
             elif wanted < len(here) and self.env.now >= self.changed + self.rule.cooldown_s:
-                here[-1].draining = True
+                self.cluster.drain(here[-1], True)
                 self.changed = self.env.now
 
     def _add(self, n: int) -> None:
         self.changed = self.env.now
         draining = [m for m in self.cluster.members if m.draining]
         for member in draining[:n]:
-            member.draining = False
+            self.cluster.drain(member, False)
         for member in [m for m in self.cluster.members if m.number in self.off][: n - len(draining[:n])]:
             self.off.discard(member.number)
             self.env.process(self._start(member))

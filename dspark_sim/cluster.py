@@ -84,6 +84,7 @@ class Cluster:
         self.priorities, self.recorder, self.over = priorities, recorder, over
         self.members: list[Member] = []
         self.parked: list[Request] = []  # nobody is up who could take them
+        self._open: dict[bool, tuple[Member, ...]] = {}  # who takes fresh (False) and prefilled requests, until that changes
         self.moving: dict[int, Request] = {}
 
     # -- in ----------------------------------------------------------------------------------------------------
@@ -105,10 +106,12 @@ class Cluster:
 
     def route(self, request: Request) -> None:
         """Give a request to one of the engines that may take it; park it if there is none."""
-        loads = [
-            m for m in self.members
-            if m.engine.up and not m.draining and (m.takes_prefilled if request.prefilled else m.takes_fresh)
-        ]
+        loads = self._open.get(request.prefilled)
+        if loads is None:
+            loads = self._open[request.prefilled] = tuple(
+                m for m in self.members
+                if m.engine.up and not m.draining and (m.takes_prefilled if request.prefilled else m.takes_fresh)
+            )
         if not loads:
             self.parked.append(request)
             if request.admitted is None and request.deadline < inf:
@@ -154,7 +157,7 @@ class Cluster:
     def stop(self, member: Member) -> None:
         """An engine goes down; whoever was there is served by others, those who ran first."""
         requests = member.engine.stop()
-        member.draining = False
+        self.drain(member, False)
         self.recorder.down(member.number, self.env.now)
         for request in requests:
             if request.prefilled:  # its KV had come from another engine and is gone
@@ -165,10 +168,16 @@ class Cluster:
     def start(self, member: Member) -> None:
         """An engine is (back) up; whoever was parked gets another chance."""
         member.engine.start()
+        self._open.clear()
         self.recorder.up(member.number, self.env.now)
         waiting, self.parked = self.parked, []
         for request in waiting:
             self.route(request)
+
+    def drain(self, member: Member, draining: bool) -> None:
+        """An engine takes nothing new from now on, or takes requests again."""
+        member.draining = draining
+        self._open.clear()
 
     # -- the books ---------------------------------------------------------------------------------------------
     def unfinished(self) -> list[Request]:

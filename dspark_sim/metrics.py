@@ -16,7 +16,6 @@ N requests of the window, I intervals of the window.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,29 +40,31 @@ _SUMS = (
 )
 
 
-def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
+def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup, view: UserView | None = None) -> Measured:
     """Every figure of one replication; called by :mod:`dspark_sim.runner` for each finished (arm, replication).
+
+    ``view``: the users' view of this run, if it was made already: making it reads the whole table.
 
     ``measure: steady``: the window given by the run. ``measure: whole_run``: from the first arrival to the last
     finish, ramp and drain included; throughput is then output tokens of all requests over that time.
     """
     whole = scenario.measure.mode == "whole_run"
     start, end = run.window
-    requests = UserView(run, scenario, None if whole else (start, end))
-    if whole and requests.output.size:
+    requests = (view or UserView(run, scenario)).everyone
+    if whole and requests.requests:
         start, end = requests.first_arrival, requests.last_finish
     seconds = end - start
     intervals = _Intervals(run, -np.inf if whole else start)
     gpus = intervals.gpus(setup.engine_gpus)
     total = intervals.total
-    tokens = float(requests.output.sum()) if whole else total["emitted"]
+    tokens = requests.output_tokens if whole else total["emitted"]
     throughput = ratio(tokens, seconds * gpus)
 
     out: Measured = {
         "throughput_tok_s_gpu": throughput,
-        **requests.speed(),
+        **requests.speed,
         "tps_user_concurrent": ratio(total["emitted"], total["request_seconds"]),
-        **requests.latency(),
+        **requests.latency,
         "step_gap_ms_p50": in_ms(gap_percentile(intervals.gap_bin, intervals.gap_count, 0.50)),
         "step_gap_ms_p99": in_ms(gap_percentile(intervals.gap_bin, intervals.gap_count, 0.99)),
         "step_gap_ms_mean": in_ms(_gap_mean(intervals.gap_bin, intervals.gap_count)),
@@ -80,62 +81,49 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Measured:
         "requests_decoding_mean": ratio(total["request_seconds"], seconds),
         "requests_waiting_mean": ratio(total["waiting_seconds"], seconds),
         **_shares(total, intervals.up),
-        "preemptions": float(requests.preemptions.sum()),
-        "requeued": float(requests.requeued.sum()),
-        "recomputed_tokens": float(requests.recomputed.sum()),
-        "prefix_hit_share": ratio(float(requests.cached.sum()), requests.looked_up),
+        "preemptions": requests.preemptions,
+        "requeued": requests.requeued,
+        "recomputed_tokens": requests.recomputed_tokens,
+        "prefix_hit_share": ratio(requests.cached_tokens, requests.looked_up),
         "refused": float(requests.refused),
         "timed_out": float(requests.timed_out),
+        "overdue": float(requests.overdue),
         "gpus_mean": gpus,
         "extrapolated_steps": total["extrapolated_steps"],
         "steps": total["steps"],
-        "requests": float(requests.output.size),
+        "requests": float(requests.requests),
         "window_s": seconds,
         "drafts": total["request_steps"] if setup.drafter is not None else 0.0,
         "draft_tokens": total["drafted"],
         "accepted_tokens": total["accepted"],
-        "input_tokens": float(requests.prompt.sum()),
-        "output_tokens": float(requests.output.sum()),
-        "requests_met_sla": None if requests.met is None else float(requests.met.sum()),
-        "begun_before_start_share": ratio(float((requests.skipped > 0).sum()), float(requests.output.size)),
+        "input_tokens": requests.prompt_tokens,
+        "output_tokens": requests.output_tokens,
+        "requests_met_sla": float(requests.met) if requests.promised else None,
+        "begun_before_start_share": ratio(float(requests.begun), float(requests.requests)),
         **({} if whole else intervals.halves(start, end)),
     }
     return out
 
 
-def measure_classes(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> dict[str, Measured]:
+def measure_classes(
+    run: ArmRun, scenario: Scenario, setup: ArmSetup, view: UserView | None = None
+) -> dict[str, Measured]:
     """The user's view again, per class of requests: TPS, latencies, SLA attainment, and the class's own throughput
     and goodput (the engine's throughput split by output tokens of finished requests)."""
-    whole = scenario.measure.mode == "whole_run"
-    window = None if whole else run.window
-    everyone = UserView(run, scenario, window)
-    throughput = measure(run, scenario, setup)["throughput_tok_s_gpu"]
-    all_tokens = float(everyone.output.sum())
+    view = view or UserView(run, scenario)
+    throughput = measure(run, scenario, setup, view)["throughput_tok_s_gpu"]
     out: dict[str, Measured] = {}
-    rows = _by_class(run)  # else a thousand classes would read every row a thousand times
-    for name in everyone.class_names:
-        own_rows = run.requests.take(rows[name]) if name in rows else run.requests.slice(0, 0)
-        part = UserView(replace(run, requests=own_rows), scenario, window, only=name)
-        own = product(throughput, ratio(float(part.output.sum()), all_tokens))
+    for name, part in view.classes.items():
+        own = product(throughput, ratio(part.output_tokens, view.everyone.output_tokens))
         out[name] = {
             "throughput_tok_s_gpu": own,
-            **part.speed(),
-            **part.latency(),
+            **part.speed,
+            **part.latency,
             "sla_attainment": part.attainment(),
             "goodput_tok_s_gpu": product(own, part.goodput_share()),
-            "requests": float(part.output.size),
+            "requests": float(part.requests),
         }
     return out
-
-
-def _by_class(run: ArmRun) -> dict[str, npt.NDArray[np.int64]]:
-    """The rows of the requests table by class, in their order."""
-    encoded = run.requests["class"].combine_chunks().dictionary_encode()
-    codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64)
-    order = np.argsort(codes, kind="stable")
-    names = encoded.dictionary.to_pylist()
-    edges = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    return {name: order[edges[i] : edges[i + 1]] for i, name in enumerate(names)}
 
 
 class _Intervals:

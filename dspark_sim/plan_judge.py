@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from dspark_sim.metrics import Measured, measure
 from dspark_sim.plan_decide import Counts
+from dspark_sim.userrows import LIMITS
 from dspark_sim.userview import UserView
 
 if TYPE_CHECKING:
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["LIMITS", "ClassCounts", "Seen", "is_saturated", "judge", "promises"]
 
-LIMITS = {  # key of an SLA -> (its figure of UserView, sign: +1 an upper limit, unit of the key per second)
-    "ttft_ms_max": ("ttft", 1.0, 1e3), "tps_user_min": ("tps", -1.0, 1.0), "tpot_ms_max": ("tpot", 1.0, 1e3),
-    "e2e_s_max": ("e2e", 1.0, 1.0),
-}
 FIGURES = (
     "throughput_tok_s_gpu", "goodput_tok_s_gpu", "tps_user_mean", "tps_user_p5", "tpot_ms_mean", "tpot_ms_p99",
     "ttft_ms_p50", "ttft_ms_p99", "e2e_ms_mean", "acceptance_length", "verification_budget", "utilisation",
@@ -34,7 +29,10 @@ LEAST_GROWTH = 5.0  # requests
 
 @dataclass(frozen=True)
 class ClassCounts(Counts):
-    """Of one class: ``lost`` were refused or timed out (judged, not met); ``broken`` counts by limit."""
+    """Of one class: ``lost`` were refused or timed out (judged, not met); ``broken`` counts by limit.
+
+    Unfinished requests that are surely late are judged, not met, and counted by limit too.
+    """
 
     lost: int = 0
     broken: dict[str, int] = field(default_factory=dict)
@@ -71,20 +69,13 @@ def promises(scenario: Scenario) -> dict[str, dict[str, float]]:
 
 def judge(run: ArmRun, scenario: Scenario, setup: ArmSetup) -> Seen:
     """Counts and figures of a finished replication; called in the workers."""
-    figures = measure(run, scenario, setup)
-    window = None if scenario.measure.mode == "whole_run" else run.window
+    view = UserView(run, scenario)
+    figures = measure(run, scenario, setup, view)
     classes = {}
-    for name, limits in promises(scenario).items():
-        view = UserView(run, scenario, window, only=name)
-        lost = view.refused + view.timed_out
-        broken = {}
-        for key, limit in limits.items():
-            attribute, sign, scale = LIMITS[key]
-            values = getattr(view, attribute)
-            with np.errstate(invalid="ignore"):
-                broken[key] = int((view.judged & (sign * values * scale > sign * limit)).sum())
-        met = 0 if view.met is None else int(view.met.sum())
-        classes[name] = ClassCounts(int(view.judged.sum()) + lost, met, lost, broken)
+    for name in promises(scenario):
+        group = view.classes[name]
+        classes[name] = ClassCounts(group.judged + group.missed, group.met, group.refused + group.timed_out,
+                                    dict(group.broken))
     kept = {name: figures.get(name) for name in FIGURES}
     return Seen(classes, kept, scenario.workload.arrival.kind != "closed" and is_saturated(figures), None, run.wall_s)
 

@@ -7,8 +7,10 @@ run: a random stream and a dict for whatever it wants to remember.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -55,10 +57,13 @@ class RouterState:
 Router: TypeAlias = Callable[[Request, Sequence[Load], RouterState], int]
 
 
+_number = attrgetter("number")
+
+
 def round_robin(request: Request, loads: Sequence[Load], state: RouterState) -> int:
     """Each engine in turn; engines that are away are skipped."""
-    last = state.memory.get("last", -1)
-    chosen = next((i for i, load in enumerate(loads) if load.number > last), 0)
+    after = bisect_right(loads, state.memory.get("last", -1), key=_number)
+    chosen = after if after < len(loads) else 0
     state.memory["last"] = loads[chosen].number
     return chosen
 

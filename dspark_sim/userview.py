@@ -1,153 +1,213 @@
 """The user's view of one replication: the requests that finished in the window, their speed, latencies and SLAs.
 
-N requests. Percentiles interpolate linearly between ranks (numpy's ``linear``). Undefined is None, never NaN.
+The table is read piece by piece: once for what can be counted, then once per column that percentiles are taken of, one
+after the other. Memory holds one column of 8 bytes per request at most (and its order, with several classes).
+
+C classes. Percentiles interpolate linearly between ranks (numpy's ``linear``). Undefined is None, never NaN.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.curve import FloatArray
-from dspark_sim.request import OUTCOMES
+from dspark_sim.spill import pieces
+from dspark_sim.userrows import Limits, Rows
 
 if TYPE_CHECKING:
     from dspark_sim.scenario import Scenario
-    from dspark_sim.scenario_schema import RequestClass
     from dspark_sim.simulate import ArmRun
 
-__all__ = ["Measured", "UserView", "in_ms", "product", "ratio"]
+__all__ = ["Group", "Measured", "UserView", "in_ms", "product", "ratio"]
 
 Measured: TypeAlias = dict[str, float | None]
+_SUMS = ("prompt_tokens", "preemptions", "requeued", "cached_tokens", "recomputed_tokens")
 
 
-class UserView:
-    """The requests that finished inside the window, (N,) columns.
+@dataclass
+class Group:
+    """The requests of one class, or all of them.
 
-    ``skipped`` marks requests that were in mid-life when the simulation began: their arrival is not known, so they
-    take part in TPS and TPOT (measured from time 0 on), but not in TTFT, E2E or in SLAs that limit those.
+    Attributes:
+        requests: finished in the window; the next ones are sums over them.
+        begun: of them, in mid-life when the simulation began: their arrival is not known, so they take part in TPS
+            and TPOT (measured from time 0 on), but not in TTFT, E2E or in SLAs that limit those.
+        looked_up: prompt tokens looked up in a prefix cache: once more after every preemption and failure.
+        refused, timed_out: came in the window and were never served.
+        overdue: unfinished at the window's end, and surely late (see :meth:`~dspark_sim.userrows.Rows.overdue`).
+        promised: an SLA stands here.
+        judged, met: finished requests whose SLA can be judged, and those that met every limit.
+        broken: by key of an SLA: requests that broke that limit, the overdue ones included.
+        missed: lost or overdue requests of classes with an SLA.
+        kept_tokens, known_tokens: output tokens of requests that broke nothing, and of those of which that is known.
+        first_arrival, last_finish: seconds, 0 without requests.
+        speed, latency: figures over requests.
     """
 
-    def __init__(
-        self, run: ArmRun, scenario: Scenario, window: tuple[float, float] | None, only: str | None = None
-    ) -> None:
-        table = run.requests
-        finished = np.asarray(table["finished"].to_numpy(), dtype=np.float64)  # null becomes NaN: never inside
-        inside = np.isfinite(finished)
-        if window is not None:
-            inside &= (finished > window[0]) & (finished <= window[1])
-        self.class_names = [c.name for c in scenario.workload.classes]
-        names, outcome = _codes(table["class"], self.class_names), _codes(table["outcome"], OUTCOMES)
-        wanted = None if only is None else self.class_names.index(only)
-        refused, gave_up = OUTCOMES.index("refused"), OUTCOMES.index("timed_out")
-        came = np.asarray(table["arrival"].to_numpy(), dtype=np.float64)
-        lost = (outcome == refused) | (outcome == gave_up)
-        if window is not None:
-            lost &= (came > window[0]) & (came <= window[1])
-        if wanted is not None:
-            lost &= names == wanted
-        self.refused = int((lost & (outcome == refused)).sum())
-        self.timed_out = int((lost & (outcome == gave_up)).sum())
-        self._lost = names[lost]
-        if wanted is not None:
-            inside &= names == wanted
+    requests: int = 0
+    begun: int = 0
+    prompt_tokens: float = 0.0
+    output_tokens: float = 0.0
+    preemptions: float = 0.0
+    requeued: float = 0.0
+    cached_tokens: float = 0.0
+    recomputed_tokens: float = 0.0
+    looked_up: float = 0.0
+    refused: int = 0
+    timed_out: int = 0
+    overdue: int = 0
+    promised: bool = False
+    judged: int = 0
+    met: int = 0
+    broken: dict[str, int] = field(default_factory=dict)
+    missed: int = 0
+    kept_tokens: float = 0.0
+    known_tokens: float = 0.0
+    first_arrival: float = np.inf
+    last_finish: float = 0.0
+    speed: Measured = field(default_factory=dict)
+    latency: Measured = field(default_factory=dict)
 
-        def column(name: str) -> FloatArray:
-            return np.asarray(table[name].to_numpy(), dtype=np.float64)[inside]
-
-        self.prompt, self.output, self.skipped = column("prompt_tokens"), column("output_tokens"), column("skipped")
-        self.preemptions, self.requeued = column("preemptions"), column("requeued")
-        self.cached, self.recomputed = column("cached_tokens"), column("recomputed_tokens")
-        # prompt tokens that were looked up in a prefix cache: once more after every preemption and failure
-        self.looked_up = float((self.prompt * (1.0 + self.preemptions + self.requeued)).sum())
-        arrival, first, done = column("arrival"), column("first_token"), finished[inside]
-        self.first_arrival = float(np.nanmin(arrival)) if arrival.size else 0.0
-        self.last_finish = float(done.max()) if done.size else 0.0
-        after_first = self.output - np.maximum(1.0, self.skipped)
-        decoding = done - first
-        with np.errstate(divide="ignore", invalid="ignore"):
-            self.tps = np.where((after_first > 0) & (decoding > 0), after_first / decoding, np.nan)
-        self.tpot = 1.0 / self.tps
-        known = self.skipped == 0
-        self.ttft = np.where(known, first - arrival, np.nan)
-        self.e2e = np.where(known, done - arrival, np.nan)
-        self._judge([c for c in scenario.workload.classes if only in (None, c.name)], names[inside])
-
-    def _judge(self, groups: Sequence[RequestClass], names: npt.NDArray[Any]) -> None:
-        self.judged = np.zeros(names.size, dtype=bool)  # an SLA applies and can be evaluated
-        kept = np.ones(names.size, dtype=bool)  # vacuously, where nothing is promised
-        unknown = np.zeros(names.size, dtype=bool)
-        promised, broken = False, 0
-        for group in groups:
-            sla, code = group.sla, self.class_names.index(group.name)
-            limits = [
-                ("tps_user_min", self.tps, -1.0, 1.0), ("tpot_ms_max", self.tpot, 1.0, 1e3),
-                ("ttft_ms_max", self.ttft, 1.0, 1e3), ("e2e_s_max", self.e2e, 1.0, 1.0),
-            ]
-            if group.sla is not None and any(getattr(group.sla, key) is not None for key, *_ in limits):
-                broken += int((self._lost == code).sum())  # never served: its promises are broken
-            for key, values, sign, scale in limits:
-                limit = None if sla is None else getattr(sla, key)
-                if limit is None:
-                    continue
-                promised = True
-                mine = names == code
-                self.judged |= mine
-                if key in ("ttft_ms_max", "e2e_s_max"):
-                    unknown |= mine & (self.skipped > 0)
-                # NaN (a one-token output has no TPOT) breaks no promise
-                kept &= ~(mine & (sign * values * scale > sign * limit))
-        self.judged &= ~unknown
-        self._broken = broken
-        self._known = ~unknown
-        self._kept = kept
-        self.met = (self.judged & kept) if promised else None
-
-    def speed(self) -> Measured:
-        """TPS and TPOT over requests; requests without a token after the first have none."""
-        return {
-            "tps_user_mean": _mean(self.tps), "tps_user_p50": _percentile(self.tps, 50),
-            "tps_user_p5": _percentile(self.tps, 5),
-            "tpot_ms_mean": in_ms(_mean(self.tpot)), "tpot_ms_p50": in_ms(_percentile(self.tpot, 50)),
-            "tpot_ms_p99": in_ms(_percentile(self.tpot, 99)), "tpot_ms_std": in_ms(_std(self.tpot)),
-        }
-
-    def latency(self) -> Measured:
-        """TTFT and E2E over the requests whose arrival was simulated."""
-        return {
-            "ttft_ms_mean": in_ms(_mean(self.ttft)), "ttft_ms_p50": in_ms(_percentile(self.ttft, 50)),
-            "ttft_ms_p99": in_ms(_percentile(self.ttft, 99)), "ttft_ms_std": in_ms(_std(self.ttft)),
-            "e2e_ms_mean": in_ms(_mean(self.e2e)), "e2e_ms_p50": in_ms(_percentile(self.e2e, 50)),
-            "e2e_ms_p99": in_ms(_percentile(self.e2e, 99)), "e2e_ms_std": in_ms(_std(self.e2e)),
-        }
+    def add(self, other: Group) -> None:
+        """Count the requests of ``other`` too; figures over requests are not sums and stay."""
+        for name, value in vars(other).items():
+            if isinstance(value, (int, float)) and name not in ("promised", "first_arrival", "last_finish"):
+                setattr(self, name, getattr(self, name) + value)
+        for key, count in other.broken.items():
+            self.broken[key] = self.broken.get(key, 0) + count
+        self.promised |= other.promised
+        self.first_arrival = min(self.first_arrival, other.first_arrival)
+        self.last_finish = max(self.last_finish, other.last_finish)
 
     def attainment(self) -> float | None:
         """Share of the requests under an SLA that met every limit of it; None where nothing is promised.
 
-        Requests that were refused or gave up waiting count as not met.
+        Requests that were refused, gave up waiting or are overdue at the end count as not met.
         """
-        return None if self.met is None else ratio(float(self.met.sum()), float(self.judged.sum()) + self._broken)
+        return ratio(self.met, self.judged + self.missed) if self.promised else None
 
     def goodput_share(self) -> float | None:
         """Share of output tokens in requests that met every SLA they have; None where nothing is promised."""
-        if self.met is None:
-            return None
-        kept = self._known & self._kept
-        return ratio(float(self.output[kept].sum()), float(self.output[self._known].sum()))
+        return ratio(self.kept_tokens, self.known_tokens) if self.promised else None
 
 
-def _codes(column: Any, vocabulary: Sequence[str]) -> npt.NDArray[np.int16]:
-    """(N,) index of each word in ``vocabulary``, -1 for others; words are compared once per chunk, not once per row."""
-    order = {word: i for i, word in enumerate(vocabulary)}
-    parts = [np.zeros(0, dtype=np.int16)]
-    for chunk in column.chunks:
-        encoded = chunk.dictionary_encode()
-        known = np.array([order.get(word, -1) for word in encoded.dictionary.to_pylist()], dtype=np.int16)
-        parts.append(known[encoded.indices.to_numpy()])
-    return np.concatenate(parts)
+class UserView:
+    """What the users of one replication saw.
+
+    Args:
+        run: the replication.
+        scenario: its classes and their SLAs.
+
+    Attributes:
+        everyone: all classes together.
+        classes: by name, in the scenario's order.
+    """
+
+    def __init__(self, run: ArmRun, scenario: Scenario) -> None:
+        self._run, self._limits = run, Limits(scenario.workload.classes)
+        self._window = None if scenario.measure.mode == "whole_run" else run.window
+        n = len(self._limits.names)
+        totals = {name: np.zeros(n) for name, value in vars(Group()).items() if type(value) in (int, float)}
+        broken = {key: np.zeros(n) for key in self._limits.by_key}
+        totals["first_arrival"] += np.inf
+        for rows in self._pieces():
+            self._count(rows, totals, broken)
+        found = [self._group(c, totals, broken) for c in range(n)]
+        self.classes = dict(zip(self._limits.names, found, strict=True))
+        self.everyone = Group()
+        for group in found:
+            self.everyone.add(group)
+        if not np.isfinite(self.everyone.first_arrival):
+            self.everyone.first_arrival = 0.0
+        self._percentiles(found)
+
+    def _pieces(self) -> Iterator[Rows]:
+        for batch in pieces(self._run.requests):
+            yield Rows(batch, self._limits, self._window)
+
+    def _group(self, c: int, totals: dict[str, FloatArray], broken: dict[str, FloatArray]) -> Group:
+        group = Group(promised=bool(self._limits.promised[c]))
+        for name, values in totals.items():
+            setattr(group, name, type(getattr(group, name))(values[c]))
+        group.broken = {key: int(values[c]) for key, values in broken.items()
+                        if not np.isnan(self._limits.by_key[key][c])}
+        return group
+
+    def _count(self, rows: Rows, totals: dict[str, FloatArray], broken: dict[str, FloatArray]) -> None:
+        """Add a piece to the (C,) totals and to the (C,) broken limits by key; all are whole numbers, so exact."""
+        of = rows.of
+
+        def add(name: str, values: npt.NDArray[Any] | None = None) -> None:
+            totals[name] += np.bincount(of, values, minlength=totals[name].size)
+
+        sums = {name: rows.column(name) for name in _SUMS}
+        for name, values in sums.items():
+            add(name, values)
+        kept, met = ~rows.unknown, rows.judged.copy()
+        for key, late in rows.broken.items():
+            kept &= ~late
+            met &= ~late
+            broken[key] += np.bincount(of, rows.judged & late, minlength=broken[key].size)
+        add("requests")
+        add("begun", rows.skipped > 0)
+        add("output_tokens", rows.output)
+        add("looked_up", sums["prompt_tokens"] * (1.0 + sums["preemptions"] + sums["requeued"]))
+        add("judged", rows.judged)
+        add("met", met)
+        add("kept_tokens", rows.output * kept)
+        add("known_tokens", rows.output * ~rows.unknown)
+        np.fmin.at(totals["first_arrival"], of, rows.arrival)
+        np.maximum.at(totals["last_finish"], of, rows.finished)
+        refused, timed_out = rows.lost()
+        overdue, late_by = rows.overdue(self._run.window[1])
+        for name, counts in (("refused", refused), ("timed_out", timed_out), ("overdue", overdue)):
+            totals[name] += counts
+        totals["missed"] += np.where(self._limits.promised, refused + timed_out + overdue, 0)
+        for key, counts in late_by.items():
+            broken[key] += counts
+
+    # -- one column at a time ----------------------------------------------------------------------------------
+    def _percentiles(self, found: list[Group]) -> None:
+        """Speed and latency of everyone and of each class."""
+        of = np.concatenate([np.zeros(0, dtype=np.int16), *(r.of.astype(np.int16) for r in self._pieces())])
+        order = np.argsort(of, kind="stable") if len(found) > 1 else None
+        edges = np.cumsum([0, *(group.requests for group in found)])
+        for name in ("tps", "ttft", "e2e"):
+            values = np.empty(of.size)
+            at = 0
+            for rows in self._pieces():
+                part = getattr(rows, name)
+                values[at : at + part.size] = part
+                at += part.size
+            _describe(self.everyone, name, values)
+            if order is None:
+                found[0].speed, found[0].latency = self.everyone.speed, self.everyone.latency
+                continue
+            values = values[order]
+            for c, group in enumerate(found):
+                _describe(group, name, values[edges[c] : edges[c + 1]])
+
+
+def _describe(group: Group, name: str, values: FloatArray) -> None:
+    """Write the figures of one column into a group; requests without a token after the first have no speed."""
+    known = values[np.isfinite(values)]
+    if name == "tps":
+        tpot = 1.0 / known
+        group.speed = {
+            "tps_user_mean": _mean(known), "tps_user_p50": _percentile(known, 50), "tps_user_p5": _percentile(known, 5),
+            "tpot_ms_mean": in_ms(_mean(tpot)), "tpot_ms_p50": in_ms(_percentile(tpot, 50)),
+            "tpot_ms_p99": in_ms(_percentile(tpot, 99)), "tpot_ms_std": in_ms(_std(tpot)),
+        }
+        return
+    group.latency |= {
+        f"{name}_ms_mean": in_ms(_mean(known)), f"{name}_ms_p50": in_ms(_percentile(known, 50)),
+        f"{name}_ms_p99": in_ms(_percentile(known, 99)), f"{name}_ms_std": in_ms(_std(known)),
+    }
 
 
 def ratio(top: float, bottom: float) -> float | None:
@@ -165,20 +225,15 @@ def in_ms(seconds: float | None) -> float | None:
     return None if seconds is None else seconds * 1e3
 
 
-def _defined(values: FloatArray) -> FloatArray:
-    return values[np.isfinite(values)]
+def _mean(known: FloatArray) -> float | None:
+    return float(known.mean()) if known.size else None
 
 
-def _mean(values: FloatArray) -> float | None:
-    values = _defined(values)
-    return float(values.mean()) if values.size else None
+def _std(known: FloatArray) -> float | None:
+    return float(known.std()) if known.size else None
 
 
-def _std(values: FloatArray) -> float | None:
-    values = _defined(values)
-    return float(values.std()) if values.size else None
+def _percentile(known: FloatArray, q: float) -> float | None:
+    return float(np.percentile(known, q)) if known.size else None
 
 
-def _percentile(values: FloatArray, q: float) -> float | None:
-    values = _defined(values)
-    return float(np.percentile(values, q)) if values.size else None

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from dspark_sim import metrics
+from dspark_sim import userview
 from dspark_sim.metrics import gap_percentile, measure, measure_classes
 from tests.synthetic_run import gap_bin, interval, request, run, scenario, setup
 
@@ -131,20 +132,54 @@ def test_goodput_is_throughput_by_tokens_of_requests_that_kept_their_sla() -> No
     assert groups["free"]["tps_user_mean"] == pytest.approx(4.0)
 
 
-def test_each_class_reads_its_own_rows_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_classes_cost_no_more_reading_than_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 classes of 3 requests, in any order, one class without any: every row is read as often as with one class."""
     names = [f"c{i}" for i in range(100)]
     done = [request(0.5 + j / 10, **{"class": name}, output_tokens=10 + i) for j in range(3)
             for i, name in enumerate(names[:-1])]
     read: list[int] = []
-    real = metrics.UserView
-    monkeypatch.setattr(metrics, "UserView", lambda r, *a, **k: (read.append(r.requests.num_rows), real(r, *a, **k))[1])
+    real = userview.pieces
+    monkeypatch.setattr(userview, "pieces", lambda table: (read.append(table.num_rows), real(table))[1])
     made = run([interval(0.0, emitted=80)], done, (0.0, 2.0))
     groups = measure_classes(made, scenario(**dict.fromkeys(names)), setup())
-    assert sum(read) == 3 * len(done)
+    assert sum(read) <= 5 * len(done)
     assert [groups[name]["requests"] for name in names] == [3.0] * 99 + [0.0]
+    assert groups["c7"]["tps_user_p50"] == pytest.approx(16 / 0.6)
+    assert groups["c99"]["tps_user_p50"] is None
     total = sum(3 * (10 + i) for i in range(99))
     assert groups["c7"]["throughput_tok_s_gpu"] == pytest.approx(40 * 3 * 17 / total)
+
+
+def test_pieces_of_a_table_give_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures do not depend on where the table is cut."""
+    done = [request(0.1 + 0.07 * i, **{"class": "ab"[i % 2]}, first_token=0.01 * i, output_tokens=5 + i % 7,
+                    skipped=int(i % 5 == 4)) for i in range(40)] + [request(None, **{"class": "a"})]
+    made, classes = run([interval(0.0, emitted=80)], done, (0.2, 2.0)), {"a": {"ttft_ms_max": 150.0}, "b": None}
+    whole = measure(made, scenario(**classes), setup()), measure_classes(made, scenario(**classes), setup())
+    real = userview.pieces
+    monkeypatch.setattr(userview, "pieces", lambda table: real(table, 3))
+    assert (measure(made, scenario(**classes), setup()), measure_classes(made, scenario(**classes), setup())) == whole
+
+
+@pytest.mark.parametrize(("sla", "fields", "late"), [
+    ({"ttft_ms_max": 500.0}, {"first_token": None, "arrival": 1.4}, True),  # 0.6 s and no token yet
+    ({"ttft_ms_max": 700.0}, {"first_token": None, "arrival": 1.4}, False),
+    ({"ttft_ms_max": 500.0}, {"first_token": 1.9, "arrival": 1.0}, False),  # late, and counted when it finishes
+    ({"e2e_s_max": 0.5}, {"first_token": 1.9, "arrival": 1.4}, True),
+    ({"tpot_ms_max": 50.0}, {"first_token": 1.4, "output_tokens": 14}, False),  # 0.6 s for 13 tokens
+    ({"tpot_ms_max": 50.0}, {"first_token": 1.4, "output_tokens": 12}, True),
+    ({"tps_user_min": 20.0}, {"first_token": 1.4, "output_tokens": 12}, True),
+    ({"ttft_ms_max": 500.0}, {"first_token": None, "arrival": 0.0, "skipped": 3}, False),  # its arrival is not known
+])
+def test_who_is_unfinished_and_surely_late_missed_the_sla(
+    sla: dict[str, float], fields: dict[str, Any], late: bool
+) -> None:
+    """One request finished well before the window's end at 2 s; another one is still here."""
+    done = [request(1.0, arrival=0.9, first_token=0.95, output_tokens=3), request(None, **fields)]
+    got = measure(run([interval(0.0, emitted=50)], done, (0.0, 2.0)), scenario(c=sla), setup())
+    assert got["overdue"] == float(late)
+    assert got["sla_attainment"] == (0.5 if late else 1.0)
+    assert got["goodput_tok_s_gpu"] == 25.0  # throughput counts tokens; those of finished requests are judged
 
 
 def test_no_sla_no_goodput() -> None:
