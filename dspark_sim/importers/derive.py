@@ -213,7 +213,8 @@ def _assumptions(sheet: Sheet, options: Options, fit: Attention, sizes: Sequence
                "there, as on four B300." if limit else "No CUDA graphs: no padding, and no launch times either.")
     return [
         f"A step is the sum of its kernels, each timed alone. --host-ms {options.host_ms:g} ms stands for scheduler, "
-        "sampler and gaps between kernels in every step (key fixed): it is a guess. With 1 ms, TPOT of Qwen3-32B on two "
+        "sampler and gaps between kernels in every step (key fixed): it is a guess. With 1 ms, TPOT of Qwen3-32B on "
+        "two "
         "H100 under vLLM comes out 4.6 % too short (median of 30 measured loads; docs/profiles.md).",
         f"Attention of R requests with S tokens of context in all is {fit.floor:.3g} ms (in verify) + "
         f"{fit.alpha * 1e3:.3g} us R + {fit.kappa * 1e6:.3g} ns S, fitted to {len(sheet.rows['attention'])} answers: "
