@@ -22,6 +22,10 @@ traces = typer.Typer(
 )
 
 
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda, cuda:0, …")]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="CPU threads. Default: all cores.")]
+
+
 class Method(StrEnum):
     """How confidences are calibrated."""
 
@@ -71,6 +75,81 @@ def trace_show(
     from dspark_sim.commands.trace import show_command
 
     show_command(target, drafter, form.value)
+
+
+@traces.command("sample")
+@guarded
+def trace_sample(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="gemma-3-270m, or a Hugging Face model's folder.")],
+    prompts: Annotated[
+        list[Path], typer.Argument(metavar="PROMPTS...", help="JSONL files with keys domain and prompt.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="CORPUS", help="Folder of the responses.")],
+    responses: Annotated[int, typer.Option("--responses", min=1, help="Per prompt.")] = 2,
+    tokens: Annotated[int, typer.Option("--tokens", min=1, help="Longest response.")] = 384,
+    temperature: Annotated[float, typer.Option("--temperature", min=0, max=10, help="0 is greedy.")] = 1.0,
+    held_out: Annotated[
+        float, typer.Option("--held-out", help="Share of each domain's prompts kept from training.")
+    ] = 0.2,
+    split: Annotated[str | None, typer.Option("--split", help="Only train or held-out prompts.")] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
+    batch: Annotated[int, typer.Option("--batch", min=1, help="Responses decoded together.")] = 64,
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Every n-th part: for several processes.")
+    ] = "0/1",
+    device: Device = "auto",
+    dtype: Annotated[str, typer.Option("--dtype", help="float32, bfloat16 or float16.")] = "float32",
+    threads: Threads = None,
+) -> None:
+    """Responses that a target writes itself: what drafters are trained on and traces are collected from."""
+    from dspark_sim.commands.trace_sample import sample_command
+
+    sample_command(target, prompts, out=out, responses=responses, tokens=tokens, temperature=temperature,
+                   held_out=held_out, split=split, seed=seed, batch=batch, shard=shard, device=device, dtype=dtype,
+                   threads=threads)
+
+
+@traces.command("train")
+@guarded
+def trace_train(
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="dspark, dflash, eagle3 or mtp.")],
+    target: Annotated[str, typer.Option("--target", help="gemma-3-270m, or a Hugging Face model's folder.")],
+    corpus: Annotated[
+        Path, typer.Option("--corpus", help="Folder that `trace sample` wrote; features are kept in it.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The drafter's checkpoint and log.")],
+    block_size: Annotated[int, typer.Option("--block-size", min=1, max=63, help="Draft tokens per round.")] = 7,
+    layers: Annotated[int, typer.Option("--layers", min=1, help="Draft layers.")] = 1,
+    head: Annotated[str, typer.Option("--head", help="dspark: vanilla, gated or rnn.")] = "vanilla",
+    rank: Annotated[int, typer.Option("--rank", min=0, help="dspark: of the Markov head; 0 for none.")] = 256,
+    confidence: Annotated[bool, typer.Option(help="dspark: train a confidence head.")] = True,
+    draft_vocabulary: Annotated[
+        int, typer.Option("--draft-vocabulary", min=1, help="Likeliest tokens that the drafter can propose.")
+    ] = 8192,
+    target_layers: Annotated[
+        str | None, typer.Option("--target-layers", metavar="A,B,…", help="Layers to fuse. Default: five, spread.")
+    ] = None,
+    steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1500,
+    sequences: Annotated[int, typer.Option("--sequences", min=1, help="Responses per step.")] = 8,
+    anchors: Annotated[int, typer.Option("--anchors", min=1, help="Blocks per response.")] = 16,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Peak; warm-up, then a cosine.")] = 1e-3,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of weights and batches.")] = 0,
+    precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "bfloat16",
+    validation: Annotated[
+        Path | None, typer.Option("--validation", metavar="CORPUS", help="Held-out responses, for the curves.")
+    ] = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    plot: Annotated[bool, typer.Option("--plot/--no-plots", help="Draw the loss curve.")] = True,
+) -> None:
+    """Train a drafter; a run that was stopped or killed goes on where it was."""
+    from dspark_sim.commands.trace_train import layers_of, train_command
+
+    train_command(kind, target=target, corpus=corpus, out=out, block_size=block_size, layers=layers, head=head,
+                  rank=rank, confidence=confidence, draft_vocabulary=draft_vocabulary,
+                  layer_ids=layers_of(target_layers), steps=steps, sequences=sequences, anchors=anchors,
+                  learning_rate=learning_rate, seed=seed, precision=precision, validation=validation, device=device,
+                  threads=threads, plot=plot)
 
 
 @traces.command("calibrate")

@@ -25,7 +25,7 @@ from dspark_sim.errors import InputError, TraceError, shown
 from dspark_sim.lab.corpus import Document, corpus_facts, read_part
 from dspark_sim.lab.target import Target
 
-__all__ = ["FeatureStore", "Sequenced", "build_store", "expected_mass"]
+__all__ = ["FeatureStore", "Sequenced", "build_store", "draft_vocabulary_of", "expected_mass"]
 
 FORMAT = "dspark-sim features 1"
 LONGEST = 1024  # tokens of prompt and response that a training sequence keeps
@@ -50,20 +50,26 @@ class Sequenced:
     normaliser: Tensor
 
 
-def expected_mass(target: Target, documents: Sequence[Document], positions: int = 8192, batch: int = 512) -> Tensor:
+def expected_mass(target: Target, documents: Sequence[Document], positions: int = 4096, batch: int = 512) -> Tensor:
     """(V,) mean probability of every token over some positions of the responses: better than counts for choosing a
     draft vocabulary, since it knows of likely tokens that were not drawn."""
     mass = torch.zeros(target.vocab_size, dtype=torch.float64)
-    seen = 0
+    seen, order = 0, torch.Generator().manual_seed(0)
     for document in documents:
         if seen >= positions:
             break
         ids = _ids(document)
         last = target.forward(ids[None].to(target.device)).last[0, max(0, len(document.prompt) - 1):-1]
-        for chunk in torch.split(last[torch.randperm(len(last))[: max(1, positions // 64)]], batch):
+        some = torch.randperm(len(last), generator=order)[: max(1, positions // 64)].to(last.device)
+        for chunk in torch.split(last[some], batch):
             mass += torch.softmax(target.logits(chunk), dim=-1).double().sum(0).cpu()
             seen += len(chunk)
     return (mass / max(seen, 1)).float()
+
+
+def draft_vocabulary_of(store: FeatureStore, size: int) -> Tensor:
+    """(Vd,) token ids, rising: those with the largest mean probability under the target, of up to ``size``."""
+    return torch.tensor(store.facts["likeliest"][:size]).sort().values
 
 
 def _ids(document: Document) -> Tensor:
@@ -95,11 +101,11 @@ def build_store(
             if there.get(key) != value:
                 raise InputError(f"{key} {shown(value)}", file=index, key=key,
                                  allowed=f"{shown(there.get(key))}, as in this store; or another folder")
-        rows, scale = torch.tensor(there["rows"]), torch.tensor(there["scale"])
+        rows, scale = torch.tensor(there["likeliest"]).sort().values, torch.tensor(there["scale"])
     elif parts:
-        some = [d for d in read_part(parts[0]) if d.split == split]
-        mass = expected_mass(target, some, 2048)
-        rows = mass.topk(facts["normaliser"]).indices.sort().values
+        some = [d for part in parts[:8] for d in list(read_part(part))[::4] if d.split == split]
+        likeliest = expected_mass(target, some).topk(facts["normaliser"]).indices
+        rows = likeliest.sort().values
         square, count = torch.zeros(len(layer_ids)), 0
         for d in some[:16]:
             f = target.forward(_ids(d)[None].to(target.device), layer_ids=layer_ids).features[0].float().cpu()
@@ -107,7 +113,7 @@ def build_store(
             count += len(f) - 1
         scale = (square / max(count, 1)).sqrt()
         with written_aside(index) as path:
-            path.write_text(json.dumps(facts | {"rows": rows.tolist(), "scale": scale.tolist()}))
+            path.write_text(json.dumps(facts | {"likeliest": likeliest.tolist(), "scale": scale.tolist()}))
     if rows is None or scale is None:
         return
     for number, part in enumerate(parts):
@@ -208,7 +214,7 @@ class FeatureStore:
         return torch.cat([torch.arange(H) + H * self.layer_ids.index(i) for i in layer_ids])
 
     def anchors(self, index: int) -> tuple[int, int]:
-        """(first, past the last) position of sequence ``index`` that may be an anchor: a response token with one after."""
+        """(first, past the last) position of sequence ``index`` that may be an anchor: a token with one after it."""
         _, a, b, prompt = self._where[index]
         return prompt, b - a - 1
 

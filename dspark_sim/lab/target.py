@@ -16,7 +16,7 @@ from torch import Tensor
 from dspark_sim.errors import InputError, nearest, shown
 from dspark_sim.lab.gemma import NAME, gemma_directory
 
-__all__ = ["Cache", "Target", "TargetOutput", "device_named", "load_target"]
+__all__ = ["Cache", "Target", "TargetOutput", "device_named", "load_target", "set_threads"]
 
 Cache: TypeAlias = Any  # transformers' DynamicCache
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -181,6 +181,12 @@ def device_named(name: str) -> torch.device:
         raise InputError(f"device {shown(name)}: {'no CUDA device' if not found else f'{found} CUDA device(s)'} here",
                          allowed="cpu" if not found else f"cpu, cuda:0 to cuda:{found - 1}")
     return device
+
+
+def set_threads(threads: int | None) -> None:
+    """Let torch use so many threads of the CPU; None leaves its default (all cores)."""
+    if threads is not None:
+        torch.set_num_threads(threads)
 
 
 def load_target(

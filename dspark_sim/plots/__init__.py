@@ -6,9 +6,9 @@ and says below it where the inputs come from. The child process of a run (:mod:`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dspark_sim.trace import AcceptanceTrace
     from dspark_sim.trace_calibrate import Report
 
-__all__ = ["draw_profile", "draw_reliability", "draw_run", "draw_sweep"]
+__all__ = ["draw_profile", "draw_reliability", "draw_run", "draw_sweep", "draw_training"]
 
 
 def draw_run(folder: Path, target: Path | None = None, missing: list[str] | None = None) -> list[Path]:
@@ -108,3 +108,11 @@ def draw_reliability(trace: AcceptanceTrace, report: Report, path: Path) -> Path
     from dspark_sim.plots.style import save
 
     return save(draw(trace, report), path)
+
+
+def draw_training(logs: Mapping[str, Sequence[Any]], path: Path, source: str = "") -> Path:
+    """Draw the training curves of some drafters (name -> log) into one file (PNG, SVG or PDF)."""
+    from dspark_sim.plots.style import save
+    from dspark_sim.plots.training import draw
+
+    return save(draw(logs, source), path)
