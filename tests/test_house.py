@@ -30,7 +30,7 @@ FLOORS = (
     "kv prefix line prompts batch rows roster decide spill tally record engine traffic cluster faults autoscale assemble "
     "simulate",
     # third floor: what it means
-    "metrics userview stats results notes render rundir manifest pictures runner validate report plots "
+    "metrics userrows userview stats results notes render rundir manifest pictures runner validate report plots "
     "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "
     "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
     "frontier perfetto lossless testing lab importers "
