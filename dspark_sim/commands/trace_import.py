@@ -204,4 +204,6 @@ def _show(console: Console, done: Imported, path: Path, rows: list[dict[str, Any
         bullet(console, text, "")
     console.print()
     folder = path if done.spec is not None else path.parent
-    console.print(Text(f"written: {path}; in a scenario, traces: {folder} and drafter: {t.drafter}"))
+    domains = " or ".join(t.domains)
+    console.print(Text(f"written: {path}; in a scenario, traces: {folder}, an arm's drafter: {t.drafter}, a class's "
+                       f"domain: {domains}"))

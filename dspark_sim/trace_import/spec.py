@@ -29,7 +29,7 @@ __all__ = ["Borrowed", "build", "walked_rates"]
 LIMIT = 12.0  # logits of acceptance that nobody can tell from 0 or 1 by counting
 ROWS = 256  # per document
 CLOSE = 5e-4
-TRIES = 40
+TRIES = 20
 INDEPENDENT = ("rates give no spread of difficulty: rounds are independent draws, so acceptance varies between "
                "requests and along the text by chance alone; real text varies more, which favours policies that adapt")
 
