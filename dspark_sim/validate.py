@@ -49,12 +49,14 @@ class Point:
 
     @property
     def error(self) -> float | None:
-        """Predicted against published, in per cent (or the quantity's units)."""
+        """Predicted against published, in per cent (or the quantity's units); None: one is missing, or 0 was published."""
         if self.predicted is None or self.published is None:
             return None
         if self.absolute:
             return self.predicted - self.published
-        return 100.0 * (self.predicted / self.published - 1.0) if self.published else None
+        if not self.published:
+            return 0.0 if not self.predicted else None
+        return 100.0 * (self.predicted / self.published - 1.0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,8 @@ class Summary:
         n: points with an error.
         median, worst: of the absolute errors.
         allowed: (median, worst) of the tolerance, None for roles that are not judged.
-        missing: predicted points without a prediction.
+        missing: points without a prediction.
+        zero: points that were published as 0 and predicted as something else, which is no error in per cent.
     """
 
     quantity: str
@@ -75,12 +78,13 @@ class Summary:
     worst: float
     allowed: tuple[float, float] | None
     missing: int = 0
+    zero: int = 0
 
     @property
     def passed(self) -> bool:
         """Inside the tolerance, and nothing missing."""
         return self.allowed is None or (
-            not self.missing and self.median <= self.allowed[0] and self.worst <= self.allowed[1]
+            not self.missing and not self.zero and self.median <= self.allowed[0] and self.worst <= self.allowed[1]
         )
 
 
@@ -218,6 +222,7 @@ def _judge(case: Case, points: Sequence[Point], quick: bool) -> list[Summary]:
             allowed = (allowed[1], allowed[1])
         out.append(Summary(
             quantity, role, len(errors), statistics.median(errors) if errors else 0.0, max(errors, default=0.0),
-            allowed if role == "predicted" else None, len(members) - len(errors),
+            allowed if role == "predicted" else None, sum(p.predicted is None for p in members),
+            sum(p.predicted is not None and p.error is None for p in members),
         ))
     return sorted(out, key=lambda s: ("predicted", "fitted", "shown").index(s.role))

@@ -7,8 +7,10 @@ from typing import Any
 
 from dspark_sim.validate import CaseResult, Point, Summary
 
-__all__ = ["UNITS", "case_markdown", "rows", "summary_lines", "tables"]
+__all__ = ["AIM", "UNITS", "case_markdown", "misses_aim", "rows", "summary_lines", "tables", "verdicts"]
 
+AIM = (3.0, 6.0)
+"""Median and worst error in per cent that every case aims at."""
 UNITS = {
     "throughput_tok_s": "throughput, tokens/s of the engine", "throughput_tok_s_gpu": "throughput, tokens/s per GPU",
     "tps_user_mean": "mean tokens/s of a user", "tps_user_concurrent": "tokens/s of a user (throughput / concurrency)",
@@ -76,9 +78,36 @@ def _sentence(s: Summary, result: CaseResult) -> str:
             f"{_small(s.median)}{unit}, worst {_small(s.worst)}{unit}")
     if s.missing:
         text += f", {s.missing} without a prediction"
+    if s.zero:
+        text += f", {s.zero} published as 0 and predicted as more, which has no error in per cent"
     if s.allowed is not None:
         text += f" (allowed {s.allowed[0]:g} and {s.allowed[1]:g}): {'inside' if s.passed else 'OUTSIDE'}"
     return text
+
+
+def verdicts(results: Iterable[CaseResult]) -> list[tuple[str, str, str, str, str, str, str]]:
+    """A row per case and judged quantity: case, quantity, points, median, worst, allowed, ``PASS`` or ``FAIL``."""
+    out = []
+    for r in results:
+        judged = [s for s in r.summaries if s.allowed is not None]
+        if not judged:
+            out.append((r.case.name, "nothing is judged", "", "", "", "", "–"))
+        for s in judged:
+            assert s.allowed is not None
+            unit = "" if any(p.absolute for p in r.points if p.quantity == s.quantity) else " %"
+            out.append((r.case.name, s.quantity, str(s.n), f"{_small(s.median)}{unit}", f"{_small(s.worst)}{unit}",
+                        f"{s.allowed[0]:g}, {s.allowed[1]:g}{unit}", "PASS" if s.passed else "FAIL"))
+    return out
+
+
+def misses_aim(result: CaseResult) -> bool:
+    """Whether a judged quantity is inside a tolerance of its case's own, but not inside the aim."""
+    own = result.case.tolerance
+    for s in (s for s in result.summaries if s.allowed is not None):
+        median, worst = own.quantities.get(s.quantity, (own.median_pct, own.worst_pct))
+        if (median > AIM[0] or worst > AIM[1]) and ((s.n > 2 and s.median > AIM[0]) or s.worst > AIM[1]):
+            return True
+    return False
 
 
 def _small(value: float) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dspark_sim.validate import CaseResult
-from dspark_sim.validate_docs import case_markdown
+from dspark_sim.validate_docs import AIM, case_markdown
 
 __all__ = ["page"]
 
-AIM = (3.0, 6.0)
-"""Median and worst error in per cent that every case aims at."""
 INTRODUCTION = """# Validation: predictions laid beside published measurements
 
 *Written by `dspark-sim validate --write-docs docs/validation.md`; every number below comes from that run. Change the
@@ -39,7 +37,8 @@ dspark-sim validate --from-vllm-bench result-*.json --base my-system.yaml --arm 
 
 `my-system.yaml` is a scenario with your hardware profile, your traces and the arm that you served. Arrival,
 the number of requests and the lengths come from the result files (from `input_lens` and `output_lens` where
-`--save-detailed` wrote them, else their means). Compared are output throughput, mean and median TPOT, with prefill in
+`--save-detailed` wrote them, else their means). A file may hold several results, as `--append-result` leaves them.
+Compared are output throughput, mean and median TPOT, with prefill in
 the scenario median TTFT and end-to-end time, and with speculation the acceptance length.
 
 **From any table.** Write a case; this is a whole one:

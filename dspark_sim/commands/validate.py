@@ -102,7 +102,7 @@ def _plain(result: CaseResult) -> dict[str, object]:
         "fitted_parameters": result.case.fitted.parameters,
         "summaries": [{
             "quantity": s.quantity, "role": s.role, "points": s.n, "median": s.median, "worst": s.worst,
-            "allowed": s.allowed, "passed": s.passed, "missing": s.missing,
+            "allowed": s.allowed, "passed": s.passed, "missing": s.missing, "published_as_zero": s.zero,
         } for s in result.summaries],
     }
 
@@ -118,6 +118,7 @@ def _csv(records: Sequence[dict[str, object]]) -> str:
 def _show_all(console: Console, results: Sequence[CaseResult]) -> None:
     for result in results:
         _show(console, result)
+    _show_verdicts(console, results)
 
 
 def _show(console: Console, result: CaseResult) -> None:
@@ -147,6 +148,30 @@ def _show(console: Console, result: CaseResult) -> None:
         bullet(console, text, "red" if "OUTSIDE" in text else "")
     for text in dict.fromkeys(p.note for p in result.points if p.note):
         bullet(console, f"note: {text}", "dim")
+
+
+def _show_verdicts(console: Console, results: Sequence[CaseResult]) -> None:
+    """What was judged, in one table: median and worst error of each quantity beside what the case allows."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from dspark_sim.validate_docs import AIM, misses_aim, verdicts
+
+    console.print()
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold cyan")
+    for name in ("case", "quantity", "points", "median", "worst", "allowed", ""):
+        table.add_column(name, justify="right" if name in ("points", "median", "worst", "allowed") else "left",
+                         overflow="fold")
+    before = None
+    for case, quantity, *numbers, verdict in verdicts(results):
+        style = {"PASS": "green", "FAIL": "bold red"}.get(verdict, "dim")
+        table.add_row("" if case == before else case, quantity, *numbers, Text(verdict, style))
+        before = case
+    console.print(table)
+    wide = [r.case.name for r in results if r.passed and misses_aim(r)]
+    if wide:
+        console.print(Text(f"A tolerance wider than {AIM[0]:g} and {AIM[1]:g} % is a case's own; by that aim these "
+                           f"miss: {', '.join(wide)}.", style="dim"))
 
 
 def _fitting(rows: Sequence[Sequence[str]], width: int) -> list[list[list[str]]]:

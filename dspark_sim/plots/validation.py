@@ -37,20 +37,39 @@ def _case(case: Record, records: list[Record]) -> Figure | None:
                   if len({r["at"] for r in records if r["quantity"] == q}) > 1][:MAX_PANELS]
     if not quantities:
         return None
-    width = max(7.0, 4.8 * len(quantities))
-    fig, axes = figure(width, 6.4, 2, len(quantities), sharex="col", height_ratios=[2.2, 1])
     arms = list(dict.fromkeys(r["arm"] for r in records))
     colour = dict(zip(arms, colours(len(arms)), strict=True))
-    for i, quantity in enumerate(quantities):
-        top, below = axes[i], axes[len(quantities) + i]
+    columns = min(2, len(quantities))  # more would be too small to read on a page and in a narrow window
+    lines, words = -(-len(quantities) // columns), 3 if columns == 2 else 2
+    legend = 0.25 * -(-(len(arms) + 2) // words)  # inches; a row of axes that are not drawn keeps its place
+    fig, axes = figure(7.0 if columns == 1 else 8.6, 1.3 + 4.4 * lines + legend, 2 * lines + 1, columns,
+                       height_ratios=[*[2.9, 1.3] * lines, legend])
+    for ax in axes[2 * columns * lines :]:
+        ax.set_axis_off()
+    for i in range(columns * lines):
+        at = 2 * columns * (i // columns) + i % columns
+        top, below = axes[at], axes[at + columns]
+        if i >= len(quantities):
+            top.set_axis_off()
+            below.set_axis_off()
+            continue
+        below.sharex(top)
+        top.tick_params(labelbottom=False)
+        mine = [r for r in records if r["quantity"] == quantities[i]]
         for n, arm in enumerate(arms):
-            mine = sorted((r for r in records if r["arm"] == arm and r["quantity"] == quantity), key=lambda r: r["at"])
-            _curve(top, below, mine, arm, colour[arm], "osD^vP*X<>"[n % 10])
-        _axes(top, below, [r for r in records if r["quantity"] == quantity], quantity, case["axis_name"], i == 0)
+            _curve(top, below, sorted((r for r in mine if r["arm"] == arm), key=lambda r: r["at"]), arm, colour[arm],
+                   "osD^vP*X<>"[n % 10])
+        _axes(top, below, mine, quantities[i], case["axis_name"], i % columns == 0)
     top = axes[0]
     top.plot([], [], "o", color="#555555", mfc="none", label="published")
     top.plot([], [], "-", color="#555555", label="predicted")
-    fig.legend(*top.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+    entries: dict[str, Any] = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            entries.setdefault(label, handle)
+    last = axes[2 * columns * lines]
+    fig.legend(list(entries.values()), list(entries), loc="center left", bbox_to_anchor=(0.0, 0.5),
+               bbox_transform=last.transAxes, ncols=words, fontsize=8)
     judged = any(s["allowed"] for s in case["summaries"])
     verdict = f"{'inside' if case['passed'] else 'outside'} its tolerance" if judged else "nothing is judged"
     n = case["fitted_parameters"]
