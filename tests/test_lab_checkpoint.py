@@ -36,12 +36,14 @@ GEMMA4_12B = {
     "enable_moe_block": False, "final_logit_softcapping": 30.0, "global_head_dim": 512, "head_dim": 256,
     "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 3840, "hidden_size_per_layer_input": 0,
     "intermediate_size": 15360, "layer_types": ["full_attention"] * 5, "markov_head_type": "vanilla",
-    "markov_rank": 256, "mask_token_id": 4, "model_type": "gemma4_text", "num_attention_heads": 16, "num_global_key_value_heads": 1,
-    "num_hidden_layers": 5, "num_key_value_heads": 8, "num_kv_shared_layers": 0, "num_target_layers": 48,
+    "markov_rank": 256, "mask_token_id": 4, "model_type": "gemma4_text", "num_attention_heads": 16,
+    "num_global_key_value_heads": 1, "num_hidden_layers": 5, "num_key_value_heads": 8, "num_kv_shared_layers": 0,
+    "num_target_layers": 48,
     "rms_norm_eps": 1e-06, "sliding_window": 1024, "target_layer_ids": [5, 17, 29, 41, 46], "vocab_size": 262144,
     "rope_parameters": {
         "full_attention": {"partial_rotary_factor": 0.25, "rope_theta": 1000000.0, "rope_type": "proportional"},
-        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}, "rope_theta": None, "rope_type": "default",
+        "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"},
+        "rope_theta": None, "rope_type": "default",
     },
     "use_bidirectional_attention": "vision", "use_double_wide_mlp": False, "tie_word_embeddings": False,
 }
@@ -89,7 +91,7 @@ def test_what_is_saved_comes_back(case: str, draft_vocab: int | None, tmp_path: 
 
 
 def test_released_forms_load(target: Target, tmp_path: Path) -> None:
-    """bfloat16, in parts with an index, keys of older files, ttt_length; what is inherited and cannot matter is left."""
+    """bfloat16, in parts with an index, keys of older files, ttt_length; inherited keys that cannot matter."""
     drafter = tiny_drafter("eagle3", target).to(torch.bfloat16)
     folder = save_drafter(drafter, tmp_path / "x")
     weights = load_file(folder / "model.safetensors")

@@ -128,7 +128,7 @@ def load_drafter(
 
 def _json(path: Path, folder: Path) -> Any:
     if not folder.is_dir():
-        raise InputError(f"no drafter {shown(str(folder))}",
+        raise InputError(f"no drafter {str(folder)!r}",
                          allowed="a folder on this machine with config.json and model.safetensors")
     try:
         return json.loads(path.read_text(encoding="utf-8"))

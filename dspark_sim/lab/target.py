@@ -209,7 +209,7 @@ def load_target(
     where = device if isinstance(device, torch.device) else device_named(device)
     folder = gemma_directory() if reference == NAME else Path(reference).expanduser()
     if not (folder / "config.json").is_file():
-        raise InputError(f"no target {shown(reference)}",
+        raise InputError(f"no target {reference!r}",
                          allowed=f"{NAME}, or the folder of a Hugging Face causal LM (config.json, *.safetensors)",
                          suggestion=nearest(reference, [NAME]))
     from transformers import AutoModelForCausalLM, AutoTokenizer
