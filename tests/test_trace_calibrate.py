@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dspark_sim import cli
-from dspark_sim.calibration import GRID
+from dspark_sim.calibration import GRID, fit_scale_bias
 from dspark_sim.errors import TraceError
 from dspark_sim.trace import AcceptanceTrace, load_trace
 from dspark_sim.trace_calibrate import attached, calibrate_trace, split_documents, walk_rows
@@ -95,6 +95,14 @@ def test_a_known_temperature_is_found_and_helps_elsewhere(fit_on: Any) -> None:
     for k in range(G):
         assert held_all.after.ece[k] < 0.5 * held_all.before.ece[k]
     assert r.notes == ()
+
+
+def test_it_is_fitted_on_the_fitted_documents_alone() -> None:
+    t = made(varied, overconfident)
+    rows = walk_rows(t, split_documents(t, 0.25, 4)[0])
+    assert t.confidence is not None
+    alone = fit_scale_bias(t.confidence[rows], t.accepted[rows])
+    assert calibrate_trace(t, "scale-bias", share=0.25, seed=4).fit == alone
 
 
 def test_order_and_auc_stay() -> None:

@@ -25,7 +25,7 @@ def draw(trace: AcceptanceTrace, report: Report) -> Figure:
     shown = np.unique(np.linspace(0, G - 1, min(G, MAX_PANELS)).round().astype(int))
     columns = min(len(shown), 4)
     rows = -(-len(shown) // columns)
-    fig, axes = figure(3.0 * columns + 0.6, 3.2 * rows + 1.5, rows, columns, sharex=True, sharey=True)
+    fig, axes = figure(2.1 * columns + 0.6, 2.4 * rows + 1.3, rows, columns, sharex=True, sharey=True)
     held, (before, after) = report.parts[0], colours(2)[::-1]
     for ax, k in zip(axes, shown, strict=False):
         ax.plot([0, 1], [0, 1], color="#999999", lw=1, ls=":")
@@ -33,10 +33,10 @@ def draw(trace: AcceptanceTrace, report: Report) -> Figure:
         for (said, seen, count), (colour, marker, line, name) in zip(report.curves[k], looks, strict=True):
             some = count >= LEAST
             ax.plot(said[some], seen[some], color=colour, lw=1.2, ls=line)
-            area = 6 + 160 * count[some] / max(count.sum(), 1)
-            ax.scatter(said[some], seen[some], s=area, marker=marker, color=colour, alpha=0.75, linewidths=0,
+            area = 3 + 80 * count[some] / max(count.sum(), 1)
+            ax.scatter(said[some], seen[some], s=area, marker=marker, color=colour, linewidths=0,
                        label=name)
-        ax.set_title(f"k = {k + 1}: ECE {held.before.ece[k]:.3f} → {held.after.ece[k]:.3f}")
+        ax.set_title(f"k = {k + 1}: ECE {held.before.ece[k]:.3f} → {held.after.ece[k]:.3f}", fontsize=9)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1)
         ax.set_aspect("equal")
@@ -45,9 +45,9 @@ def draw(trace: AcceptanceTrace, report: Report) -> Figure:
     axes[0].legend(loc="upper left", markerscale=0.8)
     for i, ax in enumerate(axes[: len(shown)]):
         if i % columns == 0:
-            ax.set_ylabel("observed: first k accepted")
+            ax.set_ylabel("first k accepted")
         if i + columns >= len(shown):
-            ax.set_xlabel("predicted: product of c")
+            ax.set_xlabel("predicted")
             ax.tick_params(labelbottom=True)
     method = {"sts": "a temperature per position", "scale-bias": "slope and shift per position"}[report.method]
     return finish(fig, f"Are the confidences of {trace.target}/{trace.drafter} true?", [
