@@ -49,7 +49,7 @@ class Point:
 
     @property
     def error(self) -> float | None:
-        """Predicted against published, in per cent (or the quantity's units); None: one is missing, or 0 was published."""
+        """Predicted against published in per cent, or in the quantity's units; None: none is known, or 0 published."""
         if self.predicted is None or self.published is None:
             return None
         if self.absolute:
