@@ -152,6 +152,38 @@ def trace_train(
                   threads=threads, plot=plot)
 
 
+@traces.command("collect")
+@guarded
+def trace_collect(
+    target: Annotated[str, typer.Argument(metavar="TARGET", help="gemma-3-270m, or a Hugging Face model's folder.")],
+    drafters: Annotated[
+        list[str], typer.Option("--drafters", metavar="[NAME=]FOLDER", help="A drafter's checkpoint; may be repeated.")
+    ],
+    corpus: Annotated[Path, typer.Option("--corpus", help="Folder that `trace sample` wrote.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The traces: a NAME.parquet per drafter.")],
+    temperature: Annotated[
+        float | None, typer.Option("--temperature", min=0, max=10, help="Default, and allowed: the corpus's own.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="held-out, train or all.")] = "held-out",
+    documents: Annotated[
+        int | None, typer.Option("--documents", min=1, help="At most so many, of each domain its share. Default: all.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of drawing tokens.")] = 0,
+    shard: Annotated[
+        str, typer.Option("--shard", metavar="I/N", help="Every n-th part: for several processes.")
+    ] = "0/1",
+    device: Device = "auto",
+    dtype: Annotated[str, typer.Option("--dtype", help="Of the target: float32, bfloat16 or float16.")] = "float32",
+    threads: Threads = None,
+    form: Form = Format.table,
+) -> None:
+    """Exact acceptance traces of several drafters over the same responses; a killed run goes on where it was."""
+    from dspark_sim.commands.trace_collect import collect_command
+
+    collect_command(target, drafters, corpus=corpus, out=out, temperature=temperature, split=split, documents=documents,
+                    seed=seed, shard=shard, device=device, dtype=dtype, threads=threads, form=form.value)
+
+
 @traces.command("calibrate")
 @guarded
 def trace_calibrate(
