@@ -14,7 +14,7 @@ __all__ = ["sample_command"]
 
 def sample_command(
     target: str, prompts: list[Path], *, out: Path, responses: int, tokens: int, temperature: float, held_out: float,
-    split: str | None, seed: int, batch: int, shard: str, device: str, dtype: str, threads: int | None,
+    split: str | None, split_seed: int, seed: int, batch: int, shard: str, device: str, dtype: str, threads: int | None,
 ) -> None:
     """Sample what is missing of a corpus; prints where it is and how many tokens there are."""
     from dspark_sim.lab.corpus import read_corpus, read_prompts
@@ -22,7 +22,7 @@ def sample_command(
     from dspark_sim.lab.target import device_named, load_target, set_threads
 
     part, of = shard_of(shard)
-    some = read_prompts(prompts, held_out, seed)
+    some = read_prompts(prompts, held_out, split_seed)
     settings = SampleSettings(responses, tokens, temperature, seed, batch, split)
     set_threads(threads)
     model = load_target(target, device=device_named(device), dtype=dtype, tokenizer=True)

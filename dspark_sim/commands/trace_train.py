@@ -15,6 +15,7 @@ from dspark_sim.commands.output import emit, note
 from dspark_sim.errors import InputError, nearest
 
 if TYPE_CHECKING:
+    from dspark_sim.lab.corpus import Document
     from dspark_sim.lab.train import Progress, TrainSettings
 
 __all__ = ["layers_of", "train_command"]
@@ -40,7 +41,9 @@ def train_command(
     _one_of(kind, KINDS, "KIND")
     _one_of(head, HEADS, "--head")
     _one_of(precision, ("bfloat16", "float32"), "--precision")
-    read_corpus(corpus, split="train")  # says what is missing before a model is opened
+    trained_on = read_corpus(corpus, split="train")  # says what is missing before a model is opened
+    if validation is not None:
+        _kept_apart(trained_on, read_corpus(validation, split="held-out"), validation)
     set_threads(threads)
     where = device_named(device)
     model = load_target(target, device=where, dtype=precision, tokenizer=True)
@@ -81,6 +84,15 @@ def train_command(
 def _one_of(value: str, allowed: Sequence[str], key: str) -> None:
     if value not in allowed:
         raise InputError(f"got {value!r}", key=key, allowed=", ".join(allowed), suggestion=nearest(value, allowed))
+
+
+def _kept_apart(train: Sequence[Document], held: Sequence[Document], where: Path) -> None:
+    """Raises InputError where a held-out response answers a prompt that training sees."""
+    seen = {tuple(d.prompt.tolist()) for d in train}
+    both = sum(tuple(d.prompt.tolist()) in seen for d in held)
+    if both:
+        raise InputError(f"{both} of its {len(held)} held-out responses answer prompts of the training corpus",
+                         file=where, key="--validation", allowed="corpora of one --split-seed and one --held-out share")
 
 
 def layers_of(text: str | None) -> tuple[int, ...] | None:
