@@ -93,7 +93,7 @@ def trace_sample(
     ] = 0.2,
     split: Annotated[str | None, typer.Option("--split", help="Only train or held-out prompts.")] = None,
     split_seed: Annotated[
-        int, typer.Option("--split-seed", min=0, help="Which prompts are held out; the same for all corpora of a study.")
+        int, typer.Option("--split-seed", min=0, help="Which prompts are held out; one for all corpora of a study.")
     ] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the responses.")] = 0,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Responses decoded together.")] = 64,
@@ -108,8 +108,8 @@ def trace_sample(
     from dspark_sim.commands.trace_sample import sample_command
 
     sample_command(target, prompts, out=out, responses=responses, tokens=tokens, temperature=temperature,
-                   held_out=held_out, split=split, split_seed=split_seed, seed=seed, batch=batch, shard=shard, device=device, dtype=dtype,
-                   threads=threads)
+                   held_out=held_out, split=split, split_seed=split_seed, seed=seed, batch=batch, shard=shard,
+                   device=device, dtype=dtype, threads=threads)
 
 
 @traces.command("train")
