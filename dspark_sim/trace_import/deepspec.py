@@ -44,7 +44,7 @@ def from_metrics_json(value: dict[str, Any], path: Path) -> Rates:
     args = config.get("args") if isinstance(config, dict) else None
     args = args if isinstance(args, dict) else {}
     if args.get("confidence_threshold"):
-        raise TraceError(f"proposals were cut at confidence {args['confidence_threshold']:g}", file=path,
+        raise TraceError(f"proposals were cut at confidence {shown(args['confidence_threshold'])}", file=path,
                          key="config.args.confidence_threshold", allowed="0: an evaluation that verifies whole blocks")
     listed = spec["accept_rates_by_position"]
     if not isinstance(listed, list):
@@ -59,8 +59,8 @@ def from_metrics_json(value: dict[str, Any], path: Path) -> Rates:
     for key, ours in (("target_name_or_path", "target"), ("draft_name_or_path", "drafter")):
         if isinstance(args.get(key), str):
             facts[ours] = args[key].rstrip("/").rsplit("/", 1)[-1]
-    if isinstance(args.get("temperature"), (int, float)) and not isinstance(args["temperature"], bool):
-        facts["temperature"] = float(args["temperature"])
+    if args.get("temperature") is not None:
+        facts["temperature"] = number(args, "temperature", path)
     return Rates(rates.conditional, None, (
         *rates.assumptions, "proposals that ended at an accepted end-of-text token count only up to it",
         f"the evaluation's own acceptance length is {length:.3f}; its confidence histograms are not imported",

@@ -125,8 +125,13 @@ def _provenance(
     names: Names, files: Sequence[str], command: str, assumptions: Sequence[str]
 ) -> dict[str, Any]:
     source = [*([names.source] if names.source else []), *files] or ["the command line"]
-    return {"source": [s[:4000] for s in source], "date": datetime.date.today().isoformat(), "command": command[:4000],
+    return {"source": [_text(s) for s in source], "date": datetime.date.today().isoformat(), "command": _text(command),
             "assumptions": list(assumptions)}
+
+
+def _text(words: str) -> str:
+    """As a trace may keep it: what is no text (control characters, odd bytes of a file's name) as escapes."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else f"\\x{ord(c):02x}" for c in words)[:4000]
 
 
 def from_rates(

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dspark_sim.errors import TraceError, shown
 from dspark_sim.trace import MAX_BLOCK
+from dspark_sim.trace_import.read import LARGEST
 
 __all__ = ["SHORT", "Rates", "from_conditional", "from_counts", "from_histograms", "from_mean", "from_survival"]
 
@@ -61,7 +62,7 @@ def _shares(values: Sequence[object], file: Path | None, key: str) -> list[float
         raise TraceError(f"has {len(values)} positions", file=file, key=key, allowed=f"at most {MAX_BLOCK}")
     out = []
     for k, value in enumerate(values, 1):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value == value:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) <= LARGEST:
             raise TraceError(f"position {k}: got {shown(value)}", file=file, key=key, allowed="a number from 0 to 1")
         out.append(float(value))
     worst = max(out, key=lambda v: abs(v - 0.5))

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 import zlib
 from pathlib import Path
 from typing import Any
 
 from dspark_sim.errors import TraceError, shown
 
-__all__ = ["json_values", "number", "text_of", "whole"]
+__all__ = ["LARGEST", "json_values", "number", "text_of", "whole"]
 
 MAX_BYTES = 1 << 29  # unpacked; a day of rounds of a busy engine fits
+LARGEST = 1 << 50  # of counts: exact as floats, and more than any server has counted
 
 
 def text_of(path: Path) -> str:
@@ -75,9 +75,9 @@ def _not_a_number(word: str) -> float:
 
 
 def number(data: dict[str, Any], key: str, path: Path, line: int | None = None) -> float:
-    """A finite number ≥ 0 under ``key``."""
+    """A number ≥ 0 under ``key``."""
     value = data.get(key)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
         what = "is missing" if key not in data else f"got {shown(value)}"
         raise TraceError(what, file=path, line=line, key=key, allowed="a number, 0 or more")
     return float(value)

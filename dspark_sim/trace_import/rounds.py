@@ -136,6 +136,9 @@ def laid_out(requests: Sequence[Request], path: Path, block_size: int | None = N
     """
     if not requests:
         raise TraceError("holds no rounds", file=path)
+    for r in requests:
+        if r.drafted is not None and len(r.drafted) != len(r.accepted):
+            raise TraceError(f"{len(r.accepted)} rounds, but {len(r.drafted)} draft lengths", file=path, line=r.line)
     G = block_size or max(max(r.accepted if r.drafted is None else r.drafted) for r in requests)
     if not 1 <= G <= MAX_BLOCK:
         raise TraceError(f"got {G}", file=path, key="--block-size", allowed=f"1 to {MAX_BLOCK}")
@@ -173,8 +176,6 @@ def _check(r: Request, G: int, path: Path) -> int:
                          key="--block-size")
     if r.drafted is None:
         return 0
-    if len(r.drafted) != len(r.accepted):
-        raise TraceError(f"{len(r.accepted)} rounds, but {len(r.drafted)} draft lengths", file=path, line=r.line)
     for kept, drafted in zip(r.accepted, r.drafted, strict=True):
         if kept > drafted or drafted > G:
             raise TraceError(f"a round kept {kept} of {drafted} draft tokens", file=path, line=r.line,

@@ -14,7 +14,7 @@ from typing import Any
 
 from dspark_sim.errors import TraceError, shown
 from dspark_sim.trace_import.rates import Rates, from_histograms
-from dspark_sim.trace_import.read import whole
+from dspark_sim.trace_import.read import LARGEST, whole
 
 __all__ = ["from_responses", "meta"]
 
@@ -52,7 +52,7 @@ def from_responses(path: Path, values: Sequence[tuple[int, Any]], block_size: in
             lacking += 1
             continue
         counts = info[name]
-        if not isinstance(counts, list) or not all(isinstance(n, int) and not isinstance(n, bool) and n >= 0
+        if not isinstance(counts, list) or not all(isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST
                                                    for n in counts):
             raise TraceError(f"got {shown(counts)}", file=path, line=line, key=name, allowed="a list of counts")
         steps = whole(info, "spec_verify_ct", path, line)

@@ -14,7 +14,7 @@ from typing import Any
 
 from dspark_sim.errors import TraceError, shown
 from dspark_sim.trace_import.rates import SHORT, Rates, from_counts, from_histograms, from_survival
-from dspark_sim.trace_import.read import json_values, number, text_of, whole
+from dspark_sim.trace_import.read import LARGEST, json_values, number, text_of, whole
 
 __all__ = ["from_bench", "from_log", "from_metrics", "from_requests", "speculative"]
 
@@ -76,7 +76,7 @@ def _counters(path: Path, model: str | None) -> Counters:
         try:
             value = float(found[3])
             place = int(labels["position"]) if found[1] == _PER_POSITION else None
-            if value != int(value) or value < 0:
+            if value != int(value) or not 0 <= value <= LARGEST:
                 raise ValueError
         except (KeyError, ValueError, OverflowError):
             raise TraceError(f"got {shown(row.strip())}", file=path, line=line,
@@ -227,7 +227,7 @@ def from_requests(path: Path, values: Sequence[tuple[int, Any]]) -> Rates:
 
 def _add(by_length: dict[int, list[int]], length: Any, counts: Any, path: Path, line: int) -> None:
     ok = str(length).isdecimal() and len(str(length)) < 4 and isinstance(counts, list) and all(
-        isinstance(n, int) and not isinstance(n, bool) and n >= 0 for n in counts)
+        isinstance(n, int) and not isinstance(n, bool) and 0 <= n <= LARGEST for n in counts)
     if not ok or len(counts) > int(length) + 1:
         raise TraceError(f"draft length {shown(length)}: got {shown(counts)}", file=path, line=line,
                          key="acceptance_histogram", allowed="counts for 0, 1, … accepted tokens, up to those drafted")
