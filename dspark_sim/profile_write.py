@@ -18,7 +18,7 @@ from typing import Any
 from dspark_sim.errors import InputError, ProfileError, shown
 from dspark_sim.profile import FILE, HardwareProfile, load_profile
 
-__all__ = ["ProfileDraft", "csv_text", "number", "write_profile"]
+__all__ = ["ProfileDraft", "check_place", "csv_text", "number", "write_profile"]
 
 WIDTH = 110
 MAX_TEXT = 2000  # of one text in a profile; the schema's own limit
@@ -94,8 +94,9 @@ def write_profile(draft: ProfileDraft, folder: Path, *, force: bool = False) -> 
         ProfileError: the draft is no profile; nothing is left behind.
     """
     folder = folder.expanduser()
-    if folder.exists() or folder.is_symlink():
-        _may_replace(folder, force)
+    check_place(folder, force)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()  # an empty folder, made for us
     for text in (*draft.assumptions, draft.data["description"]):
         if len(text) > MAX_TEXT:
             raise ProfileError(f"a text of {len(text)} characters: {shown(text)}", allowed=f"at most {MAX_TEXT}")
@@ -121,11 +122,15 @@ def write_profile(draft: ProfileDraft, folder: Path, *, force: bool = False) -> 
     return load_profile(folder)
 
 
-def _may_replace(folder: Path, force: bool) -> None:
+def check_place(folder: Path, force: bool) -> None:
+    """Whether a profile may be written there; called early where making one takes long.
+
+    Raises:
+        InputError: the folder exists, or holds something else.
+    """
+    if not (folder.exists() or folder.is_symlink()) or (folder.is_dir() and not any(folder.iterdir())):
+        return
     if not folder.is_dir() or not (folder / FILE).is_file():
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()  # an empty folder, made for us
-            return
         raise InputError(f"{str(folder)!r} exists and is no profile", key="--out", allowed="a folder that does not "
                                                                                            "exist")
     strange = sorted(p.name for p in folder.iterdir() if p.suffix not in (".yaml", ".csv", ".jsonl"))
