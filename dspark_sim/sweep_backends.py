@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
-from dspark_sim.errors import InputError, nearest
+from dspark_sim.errors import InputError, RunError, nearest
 from dspark_sim.stopping import keeping_handlers
 from dspark_sim.sweep_worker import Outcome, Task, work
 
@@ -69,6 +70,8 @@ class Backend:
 
         workers = cores = joblib.cpu_count()
         with ExitStack() as starting:
+            starting.enter_context(warnings.catch_warnings())  # joblib's advice to those who stop half way
+            warnings.filterwarnings("ignore", ".*still being processed by the workers", UserWarning)
             if self.name == "loky":
                 self.jobs = self._asked or cores
                 self._options = {"inner_max_num_threads": 1, "initializer": _begin, "initargs": (os.getpid(),)}
@@ -89,7 +92,7 @@ class Backend:
             from joblib.externals.loky import get_reusable_executor
 
             get_reusable_executor().shutdown(wait=True, kill_workers=True)
-        self._stack.close()
+        self._stack.__exit__(kind, error, trace)
 
     def compute(self, tasks: Iterator[Task] | Sequence[Task], *, apart: bool = False) -> Iterator[Outcome]:
         """Outcomes as they come.
@@ -185,7 +188,17 @@ def _start_dask(
         raise InputError(f"the dask cluster at {address} has no workers", key="--address")
     executor = client.get_executor(pure=False)
     stack.callback(executor.shutdown, wait=False)
+    if address is None:
+        stack.push(lambda kind, *_: None if kind is None else _end_workers(cluster))
     return workers, executor.submit
+
+
+def _end_workers(cluster: Any) -> None:
+    """A sweep that is stopped does not wait for tasks under way; dask itself gives each some seconds to end."""
+    for nanny in cluster.workers.values():
+        if getattr(nanny, "pid", None):
+            with suppress(OSError):
+                os.kill(nanny.pid, signal.SIGKILL)
 
 
 def _start_ray(
@@ -205,6 +218,8 @@ def _start_ray(
                 ray.init(**how, log_to_driver=False, logging_level=logging.ERROR, runtime_env={"env_vars": THREADS})
         except (ConnectionError, ValueError, RuntimeError) as problem:
             raise InputError(f"no ray cluster answers at {address} ({problem})", key="--address") from None
+        except Exception as problem:  # ray says no more than Exception of what does not start in time
+            raise RunError(f"ray did not start on this machine: {problem}") from None
         stack.callback(ray.shutdown)
 
     @ray.remote(num_cpus=1, max_retries=0)  # type: ignore[untyped-decorator]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,30 @@ def test_a_task_that_kills_its_worker_fails_and_nothing_hangs(backend: str, tmp_
     assert "2 of 6 tasks failed" in err
     assert "arm deadly, replication 0: its worker process died" in err
     assert len(cells(tmp_path / "out")) == 4
+
+
+@pytest.mark.parametrize(("backend", "sent", "code"), [("dask", signal.SIGINT, 130), ("ray", signal.SIGTERM, 143)])
+def test_stopped_it_keeps_what_is_finished(backend: str, sent: signal.Signals, code: int, tmp_path: Path) -> None:
+    """Everybody of the process group hears of it, as at a terminal; the tasks under way would never end."""
+    from tests.sweep_world import GateWorld, cells, complete, finish, start, until
+
+    world, out = GateWorld(tmp_path / "world"), tmp_path / "out"
+    world.close_gate()
+    child = start(world, out, "--backend", backend, "--replications", 1)
+    until(child, lambda: len(world.waiting()) >= 1 and len(cells(out)) >= 1)
+    os.killpg(child.pid, sent)
+    status, shown, err = finish(child)
+    assert status == code, err
+    assert "Traceback" not in err
+    assert "UserWarning" not in err
+    finished = len(cells(out))
+    assert f"stopped; {finished} of 4 tasks are finished and kept in {out}; the same command goes on" in err
+    assert "free" in shown
+    assert len((out / "tasks.csv").read_text().splitlines()) == 1 + finished
+    world.open_gate()
+    status, _, err = complete(world, out, "--replications", 1, jobs=1)
+    assert status == 0, err
+    assert f"{finished} of 4 tasks are there already" in err
 
 
 def test_nobody_answers(scenario: Path, tmp_path: Path) -> None:
