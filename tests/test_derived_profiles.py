@@ -6,6 +6,7 @@ import dataclasses
 import importlib.util
 import json
 import runpy
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,7 @@ def run(*words: str) -> Any:
 
 
 def test_without_the_package_the_command_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "aiconfigurator_core", None)
+    monkeypatch.setitem(sys.modules, "aiconfigurator_core", None)
     with pytest.raises(InputError, match="needs the package aiconfigurator-core") as caught:
         operators.connect("Qwen/Qwen3-8B", "h200")
     assert "dspark-sim[aiconfigurator]" in str(caught.value)
