@@ -47,7 +47,7 @@ def json_values(text: str, path: Path) -> list[tuple[int, Any]]:
     """(line, value) of every JSON value that follows another: one document, or one a line; a list is opened.
 
     Raises:
-        TraceError: not JSON; names the line.
+        TraceError: not JSON (names the line), or nothing in it.
     """
     decoder, out = json.JSONDecoder(parse_constant=_not_a_number), list[tuple[int, Any]]()
     at, line = 0, 1
@@ -67,6 +67,8 @@ def json_values(text: str, path: Path) -> list[tuple[int, Any]]:
         out.extend((line, item) for item in (value if isinstance(value, list) else [value]))
         line += text.count("\n", at, end)
         at = end
+    if not out:
+        raise TraceError("is an empty list", file=path)
     return out
 
 
