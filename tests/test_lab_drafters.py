@@ -158,3 +158,42 @@ def test_features_can_train_a_drafter(targets: dict[str, Target]) -> None:
     drafter.step(state, ids[:, 5])[0].sum().backward()
     assert drafter.fc.weight.grad is not None
     assert drafter.embed_tokens.weight.grad is None  # frozen
+
+
+@pytest.mark.parametrize("family", ["qwen3", "gemma4"])
+@torch.no_grad()
+def test_layers_are_those_of_transformers(family: str, targets: dict[str, Target]) -> None:
+    """Without context a draft layer is the target family's own layer without causality: same names and numbers."""
+    G, shape = 5, dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_attention_heads=4, rms_norm_eps=1e-6,
+                       num_hidden_layers=2, layer_types=["full_attention"] * 2, attn_implementation="eager")
+    if family == "qwen3":
+        from transformers.models.qwen3 import modeling_qwen3 as theirs
+
+        drafter = tiny_drafter("dflash", targets["qwen3"], block_size=G)
+        config: Any = theirs.Qwen3Config(
+            **shape, num_key_value_heads=2, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 1e4})
+        layers = [theirs.Qwen3DecoderLayer(config, i) for i in range(2)]
+        rotary: Any = theirs.Qwen3RotaryEmbedding(config)
+    else:
+        from transformers.models.gemma4 import modeling_gemma4 as theirs4
+
+        drafter = tiny_drafter("dflash", targets["gemma3"], block_size=G, **GEMMA)
+        config = theirs4.Gemma4TextConfig(
+            **shape, num_key_value_heads=2, num_global_key_value_heads=1, head_dim=4, global_head_dim=8,
+            attention_k_eq_v=True, hidden_size_per_layer_input=0, num_kv_shared_layers=0,
+            rope_parameters={"full_attention": {"rope_type": "proportional", "rope_theta": 1e4,
+                                                "partial_rotary_factor": 0.5}})
+        layers = [theirs4.Gemma4TextDecoderLayer(config, i) for i in range(2)]  # type: ignore[misc]
+        rotary = theirs4.Gemma4TextRotaryEmbedding(config)
+    ids = ids_like(1, G)
+    ids[:, 1:] = drafter.config.mask_token_id
+    x, at = drafter.embed(ids), torch.arange(G)[None]
+    where = rotary(x, at) if family == "qwen3" else rotary(x, at, "full_attention")
+    more: dict[str, Any] = {} if family == "qwen3" else {"shared_kv_states": {}}
+    for mine, layer in zip(drafter.layers, layers, strict=True):  # type: ignore[call-overload]
+        layer.load_state_dict(mine.state_dict(), strict=True)
+        out = layer(x, position_embeddings=where, attention_mask=torch.zeros(1, 1, G, G), position_ids=at, **more)
+        x = out[0] if isinstance(out, tuple) else out
+    features = torch.zeros(1, 3, 64)
+    state = drafter.begin(drafter.context(ids[:, :4], features), torch.tensor([0]), torch.tensor([0]), ids[:, 0])
+    assert (state.hidden - drafter.norm(x)).abs().max() < 1e-5
