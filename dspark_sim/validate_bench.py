@@ -6,12 +6,12 @@ fitted: everything that the files hold and the base scenario can predict is comp
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dspark_sim.errors import ScenarioError, nearest, shown
+from dspark_sim.jsonvalues import json_values
 from dspark_sim.scenario import load_scenario
 from dspark_sim.validate_case import Case, case_from_document
 from dspark_sim.yamlio import Document
@@ -27,7 +27,6 @@ FIELDS = {
 _NEEDED = ("max_concurrency", "request_rate", "completed", "output_throughput", "total_input_tokens",
            "total_output_tokens")  # TPOT is not among them: --percentile-metrics may leave it out
 _PREFILL = ("ttft_ms_p50", "e2e_ms_p50")
-MAX_BYTES = 1 << 28
 SAVED = "a result of vllm bench serve --save-result, or several of --append-result"
 
 
@@ -107,26 +106,7 @@ def _settings(r: Mapping[str, Any], load: float, axis: str, classes: int) -> dic
 
 def _read(path: Path) -> list[dict[str, Any]]:
     """The results in a file: one, or with ``--append-result`` one after the other."""
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ScenarioError("is too large for a benchmark result", file=path, allowed=f"at most {MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8-sig").strip()
-    except OSError as problem:
-        raise ScenarioError(f"cannot be read ({problem.strerror or problem})", file=path) from None
-    except UnicodeDecodeError as problem:
-        raise ScenarioError(f"is not JSON ({str(problem)[:80]})", file=path, allowed=SAVED) from None
-    if not text:
-        raise ScenarioError("is empty", file=path, allowed=SAVED)
-    found, at = list[tuple[Any, int]](), 0
-    while at < len(text):
-        line = text.count("\n", 0, at) + 1
-        try:
-            data, at = json.JSONDecoder().raw_decode(text, at)
-        except (ValueError, RecursionError) as problem:
-            raise ScenarioError(f"is not JSON ({str(problem)[:80]})", file=path, line=line, allowed=SAVED) from None
-        found.append((data, line))
-        while at < len(text) and text[at].isspace():
-            at += 1
+    found = json_values(path, ScenarioError, SAVED)
     return [_checked(data, path, line if len(found) > 1 else None) for data, line in found]
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "dspark_sim"
 FLOORS = (
     # ground: words that everyone uses
-    "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame atomic "
+    "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame atomic jsonvalues "
     "stopping",
     # first floor: reading what the user wrote
     "registry policy_places parameters profile profile_curves profile_schema profile_write calibration "

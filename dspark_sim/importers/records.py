@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dspark_sim.errors import ProfileError, nearest, shown
+from dspark_sim.jsonvalues import json_values
 
 __all__ = ["Record", "read_records", "recognised", "wrong_tool"]
 
-MAX_BYTES = 1 << 28
 TOOLS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("SGLang's SPS table", ("sample_batch_tokens",), "profile import sps"),
     ("SGLang's SPS table", ("bias_seconds", "theta_seconds"), "profile import sps"),
@@ -78,25 +77,8 @@ def read_records(path: Path) -> list[Record]:
     Raises:
         ProfileError: unreadable, no JSON, empty, or something else than objects.
     """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ProfileError("is too large for a benchmark result", file=path, allowed=f"at most {MAX_BYTES} bytes")
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as problem:
-        raise ProfileError(f"cannot be read ({problem.strerror or problem})", file=path) from None
-    except UnicodeDecodeError as problem:
-        raise ProfileError(f"is not UTF-8 text (byte {problem.start})", file=path) from None
-    decoder, at, found = json.JSONDecoder(), 0, list[Record]()
-    while True:
-        while at < len(text) and text[at].isspace():
-            at += 1
-        if at == len(text):
-            break
-        line = text.count("\n", 0, at) + 1
-        try:
-            value, at = decoder.raw_decode(text, at)
-        except (ValueError, RecursionError) as problem:
-            raise ProfileError(f"is not JSON ({str(problem)[:80]})", file=path, line=line) from None
+    found = list[Record]()
+    for value, line in json_values(path, ProfileError, "a benchmark's result"):
         for item in value if isinstance(value, list) else [value]:
             if not isinstance(item, dict):
                 raise ProfileError(f"holds {shown(item)}", file=path, line=line, allowed="JSON objects")
