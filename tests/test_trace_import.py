@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_sim.errors import TraceError
@@ -38,6 +38,7 @@ def rates_of(source: Source) -> Rates:
 
 # -- rates ------------------------------------------------------------------------------------------------------------
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=8))
+@settings(deadline=None)
 def test_conditional_and_unconditional_are_two_ways_to_say_it(conditional: list[float]) -> None:
     survival = list(accumulate(conditional, mul))
     there = from_survival(survival)
@@ -47,6 +48,7 @@ def test_conditional_and_unconditional_are_two_ways_to_say_it(conditional: list[
 
 
 @given(st.floats(1, 6))
+@settings(deadline=None)
 def test_a_mean_length_comes_back(length: float) -> None:
     rates = from_mean(length, 5)
     assert rates.length == pytest.approx(length, abs=1e-9)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dspark_sim.errors import TraceError
@@ -38,6 +38,7 @@ def test_confidences_go_along() -> None:
 
 
 @given(st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=1, max_size=5))
+@settings(deadline=None)
 def test_full_verification_visits_the_rounds_and_nothing_else(rounds: list[list[int]]) -> None:
     f = fill(rounds, 4)
     trace = AcceptanceTrace("toy", "mine", 4, f.accepted, f.document_start, ("all",) * len(rounds))
