@@ -28,8 +28,6 @@ def train_command(
     plot: bool,
 ) -> None:
     """Compute features that are missing, train (or go on training), write the checkpoint, its log and loss curve."""
-    import torch
-
     from dspark_sim.lab.checkpoint import save_drafter
     from dspark_sim.lab.corpus import read_corpus
     from dspark_sim.lab.drafters.config import HEADS, KINDS
@@ -60,14 +58,9 @@ def train_command(
     settings = TrainSettings(steps=steps, sequences=sequences, anchors=anchors, learning_rate=learning_rate, seed=seed,
                              precision=precision)
     state = out / "training.safetensors"
-    try:
-        with counted("steps", steps, 0) as advance:
-            log = train(drafter, store, settings, softcap=softcap, validation=held, checkpoint=state,
-                        progress=lambda p: advance(p.step, _words(p)))
-    except torch.OutOfMemoryError:
-        raise InputError(f"{where} ran out of memory; what was trained is kept in {state}",
-                         allowed="fewer --anchors or --sequences, another --device; then the same command again"
-                         ) from None
+    with counted("steps", steps, 0) as advance:
+        log = train(drafter, store, settings, softcap=softcap, validation=held, checkpoint=state,
+                    progress=lambda p: advance(p.step, _words(p)))
     fold_scale(drafter, store)
     save_drafter(drafter, out, embedding=False)
     _write_log(out, log, settings, store, ids is not None)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from dspark_sim.errors import InputError
 from dspark_sim.lab.batches import Batch, make_batch
 from dspark_sim.lab.drafters import Drafter
 from dspark_sim.lab.features import FeatureStore
@@ -156,8 +157,20 @@ def train(
         checkpoint: file to save to and to go on from; None for none.
 
     Raises:
-        InputError: the checkpoint belongs to other settings, or is damaged.
+        InputError: the checkpoint belongs to other settings, or is damaged; memory ran out.
     """
+    try:
+        return _train(drafter, store, settings, softcap, head, validation, checkpoint, progress, log_every)
+    except torch.OutOfMemoryError:
+        kept = "" if checkpoint is None else f"; what was trained is kept in {checkpoint}"
+        raise InputError(f"{drafter.fc.weight.device} ran out of memory{kept}",
+                         allowed="fewer --anchors or --sequences, or another --device") from None
+
+
+def _train(
+    drafter: Drafter, store: FeatureStore, settings: TrainSettings, softcap: float | None, head: Tensor | None,
+    validation: FeatureStore | None, checkpoint: Path | None, progress: Callable[[Progress], None], log_every: int,
+) -> list[Progress]:
     from dspark_sim.lab.train_state import load_state, save_state
 
     trained = {n: p for n, p in drafter.named_parameters() if p.requires_grad}
