@@ -19,7 +19,7 @@ PACKAGE = ROOT / "dspark_sim"
 FLOORS = (
     # ground: words that everyone uses
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame atomic jsonvalues "
-    "stopping",
+    "stopping spill growing",
     # first floor: reading what the user wrote
     "registry policy_places parameters profile profile_curves profile_schema profile_write calibration "
     "trace_calibrate trace_import parametric traceset workload "
@@ -27,12 +27,13 @@ FLOORS = (
     "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
     "router router_registry",
     # second floor: the machine
-    "kv prefix line prompts batch rows roster decide spill tally record engine traffic cluster faults autoscale assemble "
+    "kv prefix line prompts batch rows roster decide tally bins record engine traffic cluster faults autoscale assemble "
     "simulate",
     # third floor: what it means
     "metrics userrows userview stats results notes render rundir manifest pictures runner validate report plots "
     "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "
-    "validate_case validate_curves validate_traces validate_bench validate_docs validate_page "
+    "validate_case validate_curves validate_traces validate_bench validate_docs validate_page validate_live "
+    "validate_live_page "
     "frontier perfetto lossless testing lab importers "
     "sweeper sweep_grid sweep_key sweep_cells sweep_lock sweep_worker sweep_backends sweep_pool sweep_tables "
     "sweep_folder sweep_define sweep_render "
@@ -40,13 +41,15 @@ FLOORS = (
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
     "__init__ __main__ lean cli cli_options cli_sweep cli_policy cli_plan cli_rank cli_trace cli_profile "
-    "cli_profile_import commands",
+    "cli_profile_import cli_live commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}
 ONLY_IN = {  # library -> modules that may import it at all
     "simpy": {"engine", "traffic", "cluster", "faults", "autoscale", "assemble", "simulate"},
     "torch": {"lab"},
     "transformers": {"lab"},
+    "safetensors": {"lab"},
+    "gguf": {"lab"},
     "aiconfigurator_core": {"importers"},
     "matplotlib": {"plots"},
     "seaborn": {"plots"},
@@ -55,7 +58,8 @@ SLOW_TO_IMPORT = ("pandas", "matplotlib", "seaborn", "scipy", "torch", "transfor
 GROUND_LIBRARIES = {"numpy", "yaml", "pydantic", "pyarrow"}  # yaml and pydantic: strict YAML; pyarrow: lazily, in trace
 STRICT_YAML = ("yamlfile", "yamlio", "yamlmodel")
 COME_WITH = {  # by what is declared
-    "dspark_sim", "yaml", "pydantic_core", "matplotlib", "torch", "transformers", "aiconfigurator_core",
+    "dspark_sim", "yaml", "pydantic_core", "matplotlib", "torch", "transformers", "safetensors", "gguf",
+    "aiconfigurator_core",
 }
 FORBIDDEN_CALLS = {"eval", "exec", "__import__"}
 FORBIDDEN_MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle"}
