@@ -189,6 +189,7 @@ def test_without_the_package_the_command_says_how_to_get_it(tmp_path: Path, monk
 @pytest.mark.skipif(not INSTALLED, reason="needs the extra aiconfigurator (114 MB), which the tests do without")
 def test_the_package_still_gives_the_answers_of_the_shelf(tmp_path: Path) -> None:
     for model, gpu, more, said in (("Qwen/Qwen3-9B", "h200", {}, "did you mean 'Qwen/Qwen3-8B'"),
+                                   ("Qwen/Qwen3-32B-FP8", "h200", {}, "has quantised weights"),
                                    ("Qwen/Qwen3-8B", "h2oo", {}, "no GPU 'h2oo'"),
                                    ("Qwen/Qwen3-8B", "h200", {"backend": "tgi"}, "cannot answer"),
                                    ("Qwen/Qwen3-8B", "h200", {"version": "0.1"}, "cannot answer"),

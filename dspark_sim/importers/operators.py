@@ -70,13 +70,20 @@ def systems() -> list[str]:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The package warns of tables that dense models do not use; sources of what is used are in the answers."""
+def _answering(what: str) -> Iterator[None]:
+    """Whatever the package raises is about its arguments: one sentence. A panic of its Rust half is no ``Exception``.
+
+    It warns of tables that dense models do not use; where answers come from is in the answers.
+    """
     logger = logging.getLogger("aiconfigurator_core")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
         yield
+    except (InputError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as problem:
+        raise InputError(f"aiconfigurator cannot answer for {what}: {' '.join(str(problem).split())[:300]}") from None
     finally:
         logger.setLevel(before)
 
@@ -100,6 +107,9 @@ def connect(model: str, gpu: str, *, tp: int = 1, backend: str = "vllm", version
     if model not in known:
         raise InputError(f"aiconfigurator has no model {shown(model)}", key="--model", suggestion=nearest(model, known),
                          allowed=", ".join(n for n in known if "Qwen3-" in n or "Llama-3" in n) + ", …")
+    if weights == "bf16" and any(word in model.upper() for word in ("FP8", "FP4", "INT4", "AWQ", "GPTQ")):
+        raise InputError(f"{model} has quantised weights", key="--weights",
+                         allowed="fp8 or fp8_block, or the model's own name without them")
     system = gpu if gpu in gpus else next((g for g in gpus if g in (f"{gpu}_sxm",)), None)
     if system is None:
         raise InputError(f"aiconfigurator has no GPU {shown(gpu)}", key="--gpu", allowed=", ".join(gpus),
@@ -110,15 +120,11 @@ def connect(model: str, gpu: str, *, tp: int = 1, backend: str = "vllm", version
     from aiconfigurator_core.sdk import perf_database
     from aiconfigurator_core.sdk.engine import EngineHandle
 
-    try:
-        with _quiet():
-            found = str(perf_database.resolve_query_version(system, backend, version or "current"))
-            engine = EngineHandle.compile(model, system, backend, backend_version=found, tp_size=tp,
-                                          gemm_quant_mode=WEIGHTS[weights])
-            engine.decode_step_per_op(1, 128, 2)
-    except Exception as problem:  # whatever the package raises, it is about these arguments
-        raise InputError(f"aiconfigurator cannot answer for {model} on {system} with {backend}, {weights}, TP {tp}: "
-                         f"{' '.join(str(problem).split())[:300]}") from None
+    with _answering(f"{model} on {system} with {backend}, {weights}, TP {tp}"):
+        found = str(perf_database.resolve_query_version(system, backend, version or "current"))
+        engine = EngineHandle.compile(model, system, backend, backend_version=found, tp_size=tp,
+                                      gemm_quant_mode=WEIGHTS[weights])
+        engine.decode_step_per_op(1, 128, 2)
     memory, reserved = _memory(_home() / "systems" / f"{system}.yaml", tp)
     return engine, {
         "model": model, "system": system, "device": f"NVIDIA {system.split('_')[0].upper()} ({system})",
@@ -167,8 +173,13 @@ def ask(engine: Engine, about: dict[str, Any], target: Sequence[int], blocks: Se
         blocks: block sizes of the drafters.
 
     Raises:
-        InputError: the model has no attention operator of its own.
+        InputError: the model has no attention operator of its own, or some answer is missing.
     """
+    with _answering(f"{about['model']} on {about['system']}"):
+        return _ask(engine, about, target, blocks)
+
+
+def _ask(engine: Engine, about: dict[str, Any], target: Sequence[int], blocks: Sequence[int]) -> Sheet:
     shape, tp = about["shape"], about["tp"]
     estimated: set[str] = set()
     drafted = {r * n for r in REQUESTS for b in blocks for n in (1, b)}
