@@ -114,16 +114,16 @@ def read_config(raw: Any, file: Path) -> tuple[DrafterConfig, bool, tuple[str, .
     same = take("attention_k_eq_v", bool, False)
     hidden, vocabulary = take("hidden_size", int), take("vocab_size", int)
     size = take("global_head_dim" if gemma else "head_dim", int, hidden // max(heads, 1))
+    groups = take("num_global_key_value_heads" if gemma and same else "num_key_value_heads", int, heads)
+    act = take("hidden_activation", str, "gelu_pytorch_tanh") if gemma else take("hidden_act", str, "silu")
     draft = take("draft_vocab_size", int, None)
     try:
         config = DrafterConfig(
             kind=kind, hidden_size=hidden, intermediate_size=take("intermediate_size", int), num_attention_heads=heads,
-            num_key_value_heads=take("num_global_key_value_heads" if gemma and same else "num_key_value_heads", int, heads),
-            head_dim=size, num_hidden_layers=layers, vocab_size=vocabulary,
+            num_key_value_heads=groups, head_dim=size, num_hidden_layers=layers, vocab_size=vocabulary,
             block_size=take("ttt_length" if autoregressive and "ttt_length" in raw else "block_size", int),
             target_layer_ids=tuple(ids), rms_norm_eps=take("rms_norm_eps", float, 1e-6), rope_theta=theta,
-            hidden_act=take("hidden_activation", str, "gelu_pytorch_tanh") if gemma else take("hidden_act", str, "silu"),
-            attention_bias=take("attention_bias", bool, False),
+            hidden_act=act, attention_bias=take("attention_bias", bool, False),
             mask_token_id=0 if autoregressive else take("mask_token_id", int), markov_rank=rank,
             markov_head_type=take("markov_head_type", str, "vanilla"), enable_confidence_head=confidence,
             confidence_head_with_markov=confidence and take("confidence_head_with_markov", bool, False),
