@@ -28,6 +28,10 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=MAX_SECONDS)]
 Point: TypeAlias = Annotated[tuple[float, float], Field(strict=False)]
 _BURSTS = "standard deviation of a gap / mean gap, measured at constant rate; 1 is Poisson, above 1 comes in bursts"
 
+ExactAfter: TypeAlias = Annotated[int, Field(ge=1, le=10_000_000)]
+_EXACT = ("this many requests take exactly as long as at the stated rate: their gaps are stretched or shrunk together, "
+          "as some benchmark clients do")
+
 
 class Closed(StrictModel):
     """A fixed number of users, each with one request at a time."""
@@ -46,6 +50,7 @@ class Poisson(StrictModel):
 
     kind: Literal["poisson"] = Field(description="poisson: exponential gaps between arrivals")
     rate_per_s: Rate = Field(description="mean arrivals per second")
+    exact_after: ExactAfter | None = Field(default=None, description=_EXACT)
 
 
 class Gamma(StrictModel):
@@ -54,6 +59,7 @@ class Gamma(StrictModel):
     kind: Literal["gamma"] = Field(description="gamma: gaps between arrivals with a chosen coefficient of variation")
     rate_per_s: Rate = Field(description="mean arrivals per second")
     cv: Cv = Field(description="standard deviation of a gap / mean gap; 1 is Poisson")
+    exact_after: ExactAfter | None = Field(default=None, description=_EXACT)
 
 
 class Piecewise(StrictModel):

@@ -98,12 +98,19 @@ class LognormalLengths(StrictModel):
 
 
 class EmpiricalLengths(StrictModel):
-    """Lengths drawn with replacement from observed ones, each equally likely."""
+    """Lengths that were observed: drawn with replacement, each equally likely, or taken in the order of the list.
 
-    kind: Literal["empirical"] = Field(description="empirical: drawn from observed lengths, with replacement")
+    ``order: listed`` repeats a benchmark: request n (of all classes) has the length n of the list, which begins again
+    at its end. Requests that a steady closed loop meets inside their life are drawn all the same.
+    """
+
+    kind: Literal["empirical"] = Field(description="empirical: observed lengths")
     file: str | None = Field(default=None, min_length=1, description="CSV with a column `tokens`, beside the scenario")
     values: Annotated[tuple[Tokens, ...], Field(strict=False, min_length=1)] | None = Field(
         default=None, description="the observed lengths themselves, instead of a file"
+    )
+    order: Literal["drawn", "listed"] = Field(
+        default="drawn", description="drawn: at random, with replacement; listed: request n has length n of the list"
     )
     _samples: IntArray | None = PrivateAttr(default=None)
 

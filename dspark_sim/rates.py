@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 import numpy as np
@@ -17,7 +18,7 @@ import numpy.typing as npt
 
 from dspark_sim.arrival_schema import Diurnal, Gamma, Piecewise, Poisson, Sessions
 
-__all__ = ["ConstantRate", "DiurnalRate", "PiecewiseRate", "RateCurve", "arrival_times", "rate_of"]
+__all__ = ["ConstantRate", "DiurnalRate", "PiecewiseRate", "RateCurve", "arrival_times", "exact", "rate_of"]
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
 OpenKind: TypeAlias = Poisson | Gamma | Piecewise | Diurnal | Sessions
@@ -112,6 +113,15 @@ def rate_of(arrival: OpenKind) -> tuple[RateCurve, float]:
     if isinstance(arrival, Diurnal):
         return DiurnalRate(arrival.mean_rate_per_s, arrival.amplitude, arrival.period_s, arrival.phase_s), arrival.cv
     return ConstantRate(arrival.rate_per_s), 1.0 if isinstance(arrival, Poisson) else arrival.cv
+
+
+def exact(times: Iterator[float], after: int, seconds: float) -> Iterator[float]:
+    """The same arrivals with the gaps of the first ``after`` scaled, so that the last of those comes at ``seconds``."""
+    first = list(islice(times, after))
+    scale, late = seconds / first[-1], seconds - first[-1]
+    yield from (t * scale for t in first[:-1])
+    yield seconds
+    yield from (t + late for t in times)
 
 
 def arrival_times(curve: RateCurve, cv: float, rng: np.random.Generator, chunk: int) -> Iterator[float]:

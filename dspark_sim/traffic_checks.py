@@ -91,6 +91,10 @@ def _check_sessions(workload: Workload, plan: Sessions, document: Document) -> N
     for group in workload.classes:
         prompt, output = needed(group.prompt_tokens or workload.prompt_tokens, group.name), needed(
             group.output_tokens or workload.output_tokens, group.name)
+        for key, lengths in (("prompt_tokens", prompt), ("output_tokens", output)):
+            if getattr(lengths, "order", "drawn") == "listed":
+                raise document.error("a list in its order has no effect on sessions, whose turns draw their lengths",
+                                     ("workload", key, "order"), error=ScenarioError, allowed="drawn")
         most = plan.shared_tokens + prompt.largest + output.largest
         if most > plan.max_context:
             raise document.error(f"got {plan.max_context}, but the first turn of class {shown(group.name)} may have "

@@ -97,7 +97,9 @@ def _settings(r: Mapping[str, Any], load: float, axis: str, classes: int) -> dic
     for ours, lengths, total in (("prompt_tokens", "input_lens", "total_input_tokens"),
                                  ("output_tokens", "output_lens", "total_output_tokens")):
         listed = [int(v) for v in r.get(lengths) or [] if isinstance(v, (int, float)) and v >= 1]
-        how: dict[str, Any] = ({"kind": "empirical", "values": listed} if listed
+        whole = len(listed) == len(r.get(lengths) or []) == n  # none failed: request by request, as they were sent
+        how: dict[str, Any] = ({"kind": "empirical", "values": listed, "order": "listed" if whole else "drawn"}
+                               if listed
                                else {"kind": "constant", "value": max(1, round(r[total] / n))})
         for i in range(classes):
             out[f"workload.classes.{i}.{ours}"] = how

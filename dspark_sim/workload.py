@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from dspark_sim.errors import ScenarioError
 from dspark_sim.lengths import ConstantLengths, EmpiricalLengths, LognormalLengths
-from dspark_sim.rates import arrival_times, rate_of
+from dspark_sim.rates import arrival_times, exact, rate_of
 from dspark_sim.request import Request
 from dspark_sim.scenario_schema import Closed, Replay, Sessions, Workload
 
@@ -48,13 +48,19 @@ def random_stream(seed: int, replication: int, purpose: str, *more: int) -> np.r
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(entropy=seed, spawn_key=key)))
 
 
-def drawn(lengths: AnyLengths, z: FloatArray, u: FloatArray) -> IntArray:
-    """(N,) lengths from standard normals z and uniforms u; each kind uses one of the two."""
+def drawn(lengths: AnyLengths, z: FloatArray, u: FloatArray, at: IntArray | None = None) -> IntArray:
+    """(N,) lengths from standard normals z and uniforms u, of which each kind uses one.
+
+    Args:
+        at: (N,) numbers of the requests, for lists that are taken in their order; None: drawn all the same.
+    """
     if isinstance(lengths, ConstantLengths):
         return np.full(z.size, lengths.value, dtype=np.int64)
     if isinstance(lengths, LognormalLengths):
         x = np.exp(np.minimum(lengths.mu + lengths.sigma * z, 40.0))  # e^40: far beyond max, and no overflow
         return np.clip(np.rint(x).astype(np.int64), lengths.min, lengths.max)
+    if at is not None and lengths.order == "listed":
+        return lengths.samples[at % lengths.samples.size]
     return lengths.samples[(u * lengths.samples.size).astype(np.int64)]
 
 
@@ -79,7 +85,7 @@ class RequestStream:
         self._arrivals, self._classes, self._lengths, self._text, self._residual = (
             random_stream(seed, replication, name) for name in ("arrivals", "classes", "lengths", "text", "residual")
         )
-        self._issued = 0
+        self._issued = self._made = 0
         self._fresh: Iterator[tuple[int, int, int, int]] = iter(())
         self._begun: Iterator[tuple[int, int, int, int, int]] = iter(())
 
@@ -120,17 +126,21 @@ class RequestStream:
             raise ValueError("a closed loop has no arrival times of its own")
         assert not isinstance(arrival, Replay | Sessions), "these have streams of their own"
         curve, cv = rate_of(arrival)
-        return arrival_times(curve, cv, self._arrivals, CHUNK)
+        times = arrival_times(curve, cv, self._arrivals, CHUNK)
+        n = getattr(arrival, "exact_after", None)
+        return times if n is None else exact(times, n, n / arrival.rate_per_s)  # type: ignore[union-attr]
 
     def _chunk(self) -> Iterator[tuple[int, int, int, int]]:
         of = np.searchsorted(self._edges, self._classes.random(CHUNK), side="right")
         # Every request takes the same draws whatever its class, so that a class's lengths are its own affair.
         z, u = self._lengths.standard_normal((2, CHUNK)), self._lengths.random((2, CHUNK))
         prompt, output = np.empty(CHUNK, dtype=np.int64), np.empty(CHUNK, dtype=np.int64)
+        at = self._made + np.arange(CHUNK)
+        self._made += CHUNK
         for c in range(len(self._outputs)):
             mine = of == c
-            prompt[mine] = drawn(self._prompts[c], z[0, mine], u[0, mine])
-            output[mine] = drawn(self._outputs[c], z[1, mine], u[1, mine])
+            prompt[mine] = drawn(self._prompts[c], z[0, mine], u[0, mine], at[mine])
+            output[mine] = drawn(self._outputs[c], z[1, mine], u[1, mine], at[mine])
         return zip(of.tolist(), prompt.tolist(), output.tolist(), _texts(self._text, CHUNK), strict=True)
 
     def _begun_chunk(self) -> Iterator[tuple[int, int, int, int, int]]:

@@ -67,3 +67,15 @@ def test_a_result_without_tpot_is_compared_in_what_it_has(tmp_path: Path) -> Non
     """``--percentile-metrics ttft`` leaves TPOT out."""
     case = case_from_bench([bench(tmp_path, 2, mean_tpot_ms=..., median_tpot_ms=...)], base(tmp_path))
     assert {p.quantity for p in run_case(case, quick=True).points} == {"throughput_tok_s"}
+
+
+def test_lengths_are_taken_in_the_order_in_which_they_were_sent(tmp_path: Path) -> None:
+    """Not so where some requests failed: which prompts those had is not told."""
+    sent = [30, 60, 90, 10, 20, 40, 80, 5]
+    case = case_from_bench([bench(tmp_path, 4, input_lens=[9] * 8, output_lens=sent)], base(tmp_path))
+    (group,) = case.build(case.at[0]["set"]).workload.classes
+    assert group.output_tokens is not None
+    assert (group.output_tokens.order, group.output_tokens.values) == ("listed", tuple(sent))  # type: ignore[union-attr]
+    case = case_from_bench([bench(tmp_path, 4, completed=7, output_lens=[*sent[:-1], 0])], base(tmp_path))
+    (group,) = case.build(case.at[0]["set"]).workload.classes
+    assert group.output_tokens.order == "drawn"  # type: ignore[union-attr]

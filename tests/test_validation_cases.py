@@ -53,7 +53,7 @@ def test_nothing_predicted_is_in_the_source_tables_of_the_profiles() -> None:
     source = (shelf(HARDWARE_PROFILES) / "b300x8-deepseek-v4-pro" / "source.csv").read_text()
     assert "fixed_k5" not in source
     source = (shelf(HARDWARE_PROFILES) / "rtx5090-qwen3-4b" / "source.csv").read_text()
-    assert [line.split(",")[0] for line in source.splitlines() if line[:1].isdigit()] == ["1", "2", "4", "8"]
+    assert [line.split(",")[0] for line in source.splitlines() if line[:1].isdigit()] == ["1", "4", "8"]
     source = (shelf(HARDWARE_PROFILES) / "h20-qwen3-8b" / "throughput_source.csv").read_text()
     assert {line.split(",")[1] for line in source.splitlines() if line.startswith(("DFlash", "EAGLE"))} == {"4", "8"}
     assert "D-Cut" not in source

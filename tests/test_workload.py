@@ -127,6 +127,32 @@ def test_empirical_lengths_are_drawn_evenly_from_what_was_observed() -> None:
     assert counts / got.size == pytest.approx([0.5, 0.25, 0.25], abs=0.015)
 
 
+@pytest.mark.parametrize("arrival", [{"kind": "poisson"}, {"kind": "gamma", "cv": 2.0}])
+def test_a_stated_number_of_arrivals_takes_an_exact_time(arrival: dict[str, Any]) -> None:
+    """The first N gaps keep their proportions; later ones are as they would have been."""
+    plain = RequestStream(workload(arrival={**arrival, "rate_per_s": 4.0}), 1, 0).arrivals()
+    exact = RequestStream(workload(arrival={**arrival, "rate_per_s": 4.0, "exact_after": 100}), 1, 0).arrivals()
+    a, b = (np.array([next(times) for _ in range(150)]) for times in (plain, exact))
+    assert b[99] == 25.0
+    assert a[99] != pytest.approx(25.0, rel=0.01)
+    assert b[:100] / b[99] == pytest.approx(a[:100] / a[99])
+    assert np.diff(b[99:]) == pytest.approx(np.diff(a[99:]))
+
+
+def test_a_list_is_taken_in_its_order() -> None:
+    """Request n has length n of the list, whatever its class, and the list begins again; other draws stay theirs."""
+    listed = {"kind": "empirical", "values": [3, 5, 7], "order": "listed"}
+    got = outputs(listed)
+    assert got.tolist() == [(3, 5, 7)[i % 3] for i in range(got.size)]
+    assert got.size > 3 * 2048
+    classes = {f"classes__{name}__output_tokens": listed for name in ("math", "chat")}
+    stream, other = RequestStream(workload(**classes), 1, 0), RequestStream(workload(), 1, 0)
+    both = [(stream.take(), other.take()) for _ in range(300)]
+    assert [a.output_tokens for a, _ in both] == [3, 5, 7] * 100
+    assert [(a.class_index, a.prompt_tokens) for a, _ in both] == [(b.class_index, b.prompt_tokens) for _, b in both]
+    assert {a.class_index for a, _ in both} == {0, 1}
+
+
 def test_classes_come_in_their_shares_with_their_own_lengths() -> None:
     stream = RequestStream(workload(classes__math__share=0.2, classes__chat__share=0.8), 1, 0)
     got = [stream.take() for _ in range(20_000)]
