@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from dspark_sim.cli_live import CasesOrLive
 from dspark_sim.cli_options import DecisionTimeout, Form, Format, NoLocal, ScenarioName, Seed, Settings
 from dspark_sim.cli_plan import plan
 from dspark_sim.cli_policy import policies
@@ -124,11 +125,12 @@ def report(
     report_command(folder, out=out, show=show.value, csv=csv, png=png, quiet=quiet, baseline=baseline)
 
 
-@app.command()
+@app.command(cls=CasesOrLive)
 @guarded
 def validate(
     case: Annotated[
-        list[str], typer.Argument(metavar="[CASE]...", help="Cases on the shelf, or paths of your own. Default: all.")
+        list[str], typer.Argument(metavar="[CASE]...", help="Cases on the shelf, or paths of your own. Default: "
+                                  "all. First word live: a real engine here; validate live --help.")
     ] = [],  # noqa: B006
     bench: Annotated[
         list[Path], typer.Option("--from-vllm-bench", metavar="FILE", help="A result of vllm bench serve, as a case; "

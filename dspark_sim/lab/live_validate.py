@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from dspark_sim.arms import ArmSetup
 from dspark_sim.errors import InputError
@@ -22,12 +23,12 @@ from dspark_sim.lab.collect_facts import machine
 from dspark_sim.lab.corpus import read_part
 from dspark_sim.lab.live_check import Greedy, compare_greedy, greedy_outputs, plain_setup, replay_difference
 from dspark_sim.lab.live_engine import LiveRun, live_run
-from dspark_sim.lab.live_result import compared, drift
 from dspark_sim.lab.live_texts import LiveWork, make_traces
 from dspark_sim.lab.live_timing import Timing, measure_steps, profile_of
 from dspark_sim.lab.live_world import predicted, setups_of, write_requests, write_scenario
 from dspark_sim.metrics import measure
 from dspark_sim.profile_write import write_profile
+from dspark_sim.validate_live import FORMAT, compared, drift
 
 __all__ = ["validate_live"]
 
@@ -41,12 +42,23 @@ def validate_live(work: LiveWork) -> dict[str, Any]:
         InputError: something does not fit; nothing is lost.
         KeyboardInterrupt: stopped; the same call goes on.
     """
+    try:
+        return _everything(work)
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate memory" not in str(error):
+            raise
+        raise InputError(f"{work.target.device} has too little memory for this; what is done is kept in "
+                         f"{work.pieces.folder}",
+                         allowed="a lower --concurrency, fewer --tokens, or --dtype bfloat16") from None
+
+
+def _everything(work: LiveWork) -> dict[str, Any]:
     plan = work.plan
     write_requests(work.pieces.path("requests.csv"), work.prompts, plan.tokens)
     make_traces(work)
     blocks = [_load(work, c) for c in plan.concurrency]
     result: dict[str, Any] = {
-        "format": "dspark-sim live result 1", "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "format": FORMAT, "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "plan": plan.facts(), "requests": len(work.prompts),
         "domains": {d: sum(p.domain == d for p in work.prompts) for d in dict.fromkeys(p.domain for p in work.prompts)},
         "machine": {k: v for k, v in machine(work.target).items() if k != "source"}, "loads": blocks,

@@ -32,6 +32,11 @@ def _draw(folder: Path) -> None:
     if (folder / "validation.json").is_file():
         draw_validation(folder)
         return
+    if (folder / "live.json").is_file():
+        from dspark_sim.plots.live import draw_live
+
+        draw_live(folder)
+        return
     if (folder / "aggregate.parquet").is_file():
         write_report(folder)
         return
