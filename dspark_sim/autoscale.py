@@ -74,6 +74,7 @@ class Autoscaler:
             self.cluster.drain(member, False)
         for member in [m for m in self.cluster.members if m.number in self.off][: n - len(draining[:n])]:
             self.off.discard(member.number)
+            self.cluster.recorder.paid(member.number, self.env.now, True)  # it costs while it starts
             self.env.process(self._start(member))
 
     def _start(self, member: Member) -> Generator[simpy.Event, Any, None]:
@@ -84,3 +85,4 @@ class Autoscaler:
     def _stop(self, member: Member) -> None:
         self.off.add(member.number)
         self.cluster.stop(member)
+        self.cluster.recorder.paid(member.number, self.env.now, False)

@@ -84,8 +84,9 @@ class Cluster:
         self.priorities, self.recorder, self.over = priorities, recorder, over
         self.members: list[Member] = []
         self.parked: list[Request] = []  # nobody is up who could take them
-        self._open: dict[bool, tuple[Member, ...]] = {}  # who takes fresh (False) and prefilled requests, until that changes
+        self._open: dict[bool, tuple[Member, ...]] = {}  # who takes fresh (False) and prefilled requests now
         self.moving: dict[int, Request] = {}
+        self.dark_since = inf  # second from which on no engine has been in service
 
     # -- in ----------------------------------------------------------------------------------------------------
     def submit(self, request: Request) -> None:
@@ -159,6 +160,8 @@ class Cluster:
         requests = member.engine.stop()
         self.drain(member, False)
         self.recorder.down(member.number, self.env.now)
+        if not any(m.engine.up for m in self.members):
+            self.dark_since = self.env.now
         for request in requests:
             if request.prefilled:  # its KV had come from another engine and is gone
                 request.prefilled = False
@@ -168,6 +171,7 @@ class Cluster:
     def start(self, member: Member) -> None:
         """An engine is (back) up; whoever was parked gets another chance."""
         member.engine.start()
+        self.dark_since = inf
         self._open.clear()
         self.recorder.up(member.number, self.env.now)
         waiting, self.parked = self.parked, []
@@ -178,6 +182,13 @@ class Cluster:
         """An engine takes nothing new from now on, or takes requests again."""
         member.draining = draining
         self._open.clear()
+
+    def dark(self) -> str | None:
+        """A sentence where nobody is left to serve those who wait, else None."""
+        if self.dark_since == inf or not self.parked:
+            return None
+        return (f"no engine has been in service since second {self.dark_since:g}, and {len(self.parked)} requests wait "
+                "for one: let failures end (down_s, mttr_s), or state admission.timeout_s")
 
     # -- the books ---------------------------------------------------------------------------------------------
     def unfinished(self) -> list[Request]:

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dspark_sim.bins import gap_value
 from dspark_sim.curve import FloatArray
-from dspark_sim.record import gap_value
+from dspark_sim.spill import pieces
 from dspark_sim.userview import Measured, UserView, in_ms, product, ratio
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup, view: UserView | N
     if whole and requests.requests:
         start, end = requests.first_arrival, requests.last_finish
     seconds = end - start
-    intervals = _Intervals(run, -np.inf if whole else start)
-    gpus = intervals.gpus(setup.engine_gpus)
+    intervals = _Intervals(run, -np.inf if whole else start, setup.engine_gpus)
+    gpus = intervals.gpus
     total = intervals.total
     tokens = requests.output_tokens if whole else total["emitted"]
     throughput = ratio(tokens, seconds * gpus)
@@ -100,7 +101,7 @@ def measure(run: ArmRun, scenario: Scenario, setup: ArmSetup, view: UserView | N
         "output_tokens": requests.output_tokens,
         "requests_met_sla": float(requests.met) if requests.promised else None,
         "begun_before_start_share": ratio(float(requests.begun), float(requests.requests)),
-        **({} if whole else intervals.halves(start, end)),
+        **({} if whole else intervals.halves()),
     }
     return out
 
@@ -127,40 +128,46 @@ def measure_classes(
 
 
 class _Intervals:
-    """Sums of the ``intervals`` table from ``start`` on (steps that *end* in the window)."""
+    """Sums of the ``intervals`` table from ``start`` on (steps that *end* in the window), read piece by piece."""
 
-    def __init__(self, run: ArmRun, start: float) -> None:
-        table = run.intervals
+    def __init__(self, run: ArmRun, start: float, engine_gpus: Sequence[int]) -> None:
+        middle = (run.window[0] + run.window[1]) / 2 - 1e-9
+        per_engine = np.asarray(engine_gpus, dtype=np.float64)
+        self.total = dict.fromkeys(_SUMS, 0.0)
+        self._halves = {(half, name): 0.0 for half in ("first", "second")
+                        for name in ("seconds", "emitted", "waiting_seconds")}
+        self.up = 0.0  # seconds of service, all engines
+        paid, all_seconds, engines = 0.0, 0.0, 1
+        histogram = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+        for batch in pieces(run.intervals):
+            inside = _floats(batch, "start") >= start - 1e-9
+            engine = np.asarray(batch.column("engine"), dtype=np.int64)
+            engines = max(engines, int(engine.max(initial=0)) + 1)
+            column = {name: _floats(batch, name)[inside] for name in (*_SUMS, "start", "seconds", "up_s", "paid_s")}
+            for name in _SUMS:
+                self.total[name] += float(column[name].sum())
+            self.up += float(column["up_s"].sum())
+            all_seconds += float(column["seconds"].sum())
+            paid += float((column["paid_s"] * per_engine[engine[inside]]).sum())
+            late = column["start"] >= middle
+            for half, rows in (("first", ~late), ("second", late)):
+                for name in ("seconds", "emitted", "waiting_seconds"):
+                    self._halves[half, name] += float(column[name][rows].sum())
+            picked = batch.filter(_mask(inside))
+            gaps = [np.asarray(picked.column(name).flatten(), dtype=np.int64) for name in ("gap_bin", "gap_count")]
+            histogram = _together(np.append(histogram[0], gaps[0]), np.append(histogram[1], gaps[1]))
+        self.gap_bin, self.gap_count = histogram
+        alone = all_seconds / engines
+        # GPUs that are paid for, mean over the window; engines that are scaled away cost nothing
+        self.gpus = paid / alone if alone > 0 else float(sum(engine_gpus))
 
-        def column(name: str) -> FloatArray:
-            return np.asarray(table[name].to_numpy(), dtype=np.float64)
-
-        inside = column("start") >= start - 1e-9
-        self._column = {name: column(name)[inside] for name in _SUMS}
-        self._start, self._seconds = column("start")[inside], column("seconds")[inside]
-        self.total = {name: float(values.sum()) for name, values in self._column.items()}
-        self.engines = max(1, len(set(table["engine"].to_pylist())))
-        self._engine = np.asarray(table["engine"].to_numpy(), dtype=np.int64)[inside]
-        self._up = column("up_s")[inside]
-        self.up = float(self._up.sum())  # seconds of service, all engines
-        picked = table.select(["gap_bin", "gap_count"]).filter(_mask(inside))
-        self.gap_bin = _flat(picked["gap_bin"])
-        self.gap_count = _flat(picked["gap_count"])
-
-    def gpus(self, engine_gpus: Sequence[int]) -> float:
-        """GPUs in service, mean over the window; engines that are down or scaled away cost nothing."""
-        alone = float(self._seconds.sum()) / self.engines
-        held = float((self._up * np.asarray(engine_gpus, dtype=np.float64)[self._engine]).sum())
-        return held / alone if alone > 0 else float(sum(engine_gpus))
-
-    def halves(self, start: float, end: float) -> Measured:
+    def halves(self) -> Measured:
         """Throughput (whole engine) and queue length of the two halves of the window, for the warm-up check."""
-        late = self._start >= (start + end) / 2 - 1e-9
         out: Measured = {}
-        for half, rows in (("first", ~late), ("second", late)):
-            seconds = float(self._seconds[rows].sum())
-            out[f"tok_s_{half}_half"] = ratio(float(self._column["emitted"][rows].sum()), seconds)
-            out[f"waiting_{half}_half"] = ratio(float(self._column["waiting_seconds"][rows].sum()), seconds)
+        for half in ("first", "second"):
+            seconds = self._halves[half, "seconds"]
+            out[f"tok_s_{half}_half"] = ratio(self._halves[half, "emitted"], seconds)
+            out[f"waiting_{half}_half"] = ratio(self._halves[half, "waiting_seconds"], seconds)
         return out
 
 
@@ -188,9 +195,16 @@ def _shares(total: dict[str, float], seconds: float) -> Measured:
     return {**out, "time_idle_share": None if busy is None else max(0.0, 1.0 - busy), "utilisation": busy}
 
 
-def _flat(column: Any) -> npt.NDArray[np.int64]:
-    chunks = [np.asarray(chunk.flatten().to_numpy(zero_copy_only=False)) for chunk in column.chunks]
-    return np.concatenate([np.zeros(0, dtype=np.int64), *chunks]).astype(np.int64)
+def _together(
+    bins: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """A histogram with each bin once, rising."""
+    once, index = np.unique(bins, return_inverse=True)
+    return once, np.bincount(index, counts, minlength=once.size).astype(np.int64)
+
+
+def _floats(batch: Any, name: str) -> FloatArray:
+    return np.asarray(batch.column(name), dtype=np.float64)
 
 
 def _mask(inside: npt.NDArray[np.bool_]) -> Any:

@@ -100,6 +100,10 @@ def arm_warnings(scenario: Scenario, result: ArmResult, measured: Sequence[Measu
     if lost > 0.01 * came:
         out.append(f"{arm}: {lost:,.0f} of {came:,.0f} requests ({100 * lost / came:.2g} %) were refused or gave up "
                    "waiting; speeds and latencies are those of the others")
+    overdue = _total(measured, "overdue")
+    if overdue > 0.01 * (came + overdue):
+        out.append(f"{arm}: {overdue:,.0f} more requests were still unfinished at the end and already beyond their "
+                   "SLA; they count as missed, while latencies are those of the requests that finished")
     if requests < 100:
         out.append(f"{arm}: only {requests:.0f} requests finished inside the measured windows; percentiles over "
                    "requests mean little")

@@ -20,6 +20,8 @@ from dspark_sim.plan_tasks import World
 __all__ = ["ArmSearch", "Asked", "Capacity", "mean"]
 
 Asked: TypeAlias = list[tuple[float, int]]  # (load, replication)
+BEYOND = 1.5  # times the lowest load whose queue grows: charts end there
+MAJORITY = 2  # of the replications of the first look
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,12 @@ class ArmSearch:
         """The verdict at one load, with as many replications as it needs."""
         level, plan = level_of(self.most), looks(self.most)
         have = self.seen.setdefault(load, [])
+        if plan[0] >= MAJORITY > len(have):
+            have += yield [(load, r) for r in range(len(have), MAJORITY)]
+            if all(one.saturated for one in have):  # two of three: the third can change nothing
+                self.decisions[load] = decide([one.classes for one in have], self.target, level,
+                                              saturated=[True] * len(have))
+                return self.decisions[load].verdict
         for n in plan:
             if len(have) < n:
                 have += yield [(load, r) for r in range(len(have), n)]
@@ -111,6 +119,11 @@ class ArmSearch:
         if any(d.verdict != "error" for d in self.decisions.values()):
             return None
         return next((one.error for found in self.seen.values() for one in found if one.error is not None), None)
+
+    def hopeless(self, load: float) -> bool:
+        """Far above a load whose queue grew without end: it costs most to simulate and shows nothing new."""
+        full = [x for x, d in self.decisions.items() if d.saturated]
+        return bool(full) and load > BEYOND * min(full)
 
     def capacity(self) -> Capacity:
         """What the finished search says."""
@@ -167,9 +180,9 @@ class ArmSearch:
 
 
 def per_paid_gpu(figures: Mapping[str, float | None], gpus: int) -> float | None:
-    """Tokens per second and GPU that is paid for: all ``gpus`` of the unit, also while they are down or scaled away.
+    """Tokens per second and GPU that is paid for: all ``gpus`` of the unit, also while they are scaled away.
 
-    Runs report throughput per GPU in service (``gpus_mean``); a plan's money is for the whole unit.
+    Runs report throughput per GPU that is paid for (``gpus_mean``); a plan's money is for the whole unit.
     """
     value, up = figures.get("throughput_tok_s_gpu"), figures.get("gpus_mean")
     return value if value is None or up is None else value * up / gpus

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dspark_sim.arrival_schema import Diurnal, Replay
+from dspark_sim.arrival_schema import Diurnal, Piecewise, Replay
 from dspark_sim.errors import ScenarioError
+from dspark_sim.growing import slices
 from dspark_sim.rates import rate_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Need:
         peak: in ``unit``.
         unit: that of the load, or ``requests/s`` for closed loops too.
         hours: (24,) shares of the peak.
-        flat: no hours were stated: the peak all day.
+        flat: neither the plan nor the traffic tells a day: the peak all day.
         source: in words.
     """
 
@@ -63,23 +64,35 @@ def need_of(scenario: Scenario, axis: LoadAxis) -> Need:
         peak, source = demand.peak_per_s, "plan.demand"
         unit = "requests/s" if axis.kind == "closed" else axis.unit
     hours = demand.hours
-    if hours is None:
-        return Need(peak, unit, (1.0,) * HOURS, True, source)
-    if hours != "workload":
+    if hours is not None and hours != "workload":
         return Need(peak, unit, tuple(hours), False, source)
-    if isinstance(arrival, Diurnal) and arrival.period_s == _DAY:
+    if isinstance(arrival, (Diurnal, Piecewise)) and _tells_a_day(arrival):
         curve, _ = rate_of(arrival)
         rates = np.diff(curve.cumulative(np.linspace(0.0, _DAY, HOURS + 1))) / 3600.0
         top = float(rates.max())
         if demand.peak_per_s is None:
             peak = top
-        return Need(peak, unit, tuple((rates / top).tolist()), False, f"{source}; hours of its diurnal rate")
+        name = "diurnal" if isinstance(arrival, Diurnal) else "piecewise"
+        burst = f", which rises to {axis.stated:.4g}/s within an hour" if axis.stated > 1.05 * top else ""
+        return Need(peak, unit, tuple((rates / top).tolist()), False, f"{source}; hours of its {name} rate{burst}")
     if isinstance(arrival, Replay) and arrival.log.arrival[-1] - arrival.log.arrival[0] >= _DAY:
-        when = arrival.log.arrival - arrival.log.arrival[0]
-        whole = when[when < _DAY * np.floor(when[-1] / _DAY)]
-        counts = np.bincount((whole % _DAY // 3600.0).astype(np.int64), minlength=HOURS)
+        log, counts = arrival.log, np.zeros(HOURS, dtype=np.int64)
+        end = _DAY * np.floor((log.arrival[-1] - log.arrival[0]) / _DAY)
+        for part in slices(log.rows):
+            when = log.arrival[part] - log.arrival[0]
+            counts += np.bincount((when[when < end] % _DAY // 3600.0).astype(np.int64), minlength=HOURS)
         shares = tuple((counts / counts.max()).tolist())
         return Need(peak, unit, shares, False, f"{source}; hours of its log, from its first request on")
+    if hours is None:
+        return Need(peak, unit, (1.0,) * HOURS, True, source)
     raise scenario.source.error("got 'workload', but this traffic does not tell a day", (*here, "hours"),
                                 error=ScenarioError,
-                                allowed="24 shares of the peak; a diurnal rate with period_s 86400; a log of a day")
+                                allowed="24 shares of the peak; a diurnal rate with period_s 86400; a piecewise one "
+                                "whose last point stands at 23 h or later; a log of a day")
+
+
+def _tells_a_day(arrival: Diurnal | Piecewise) -> bool:
+    """Whether a rate that changes is that of a day."""
+    if isinstance(arrival, Diurnal):
+        return arrival.period_s == _DAY
+    return arrival.rates[-1][0] >= _DAY - 3600.0

@@ -1,8 +1,8 @@
 """What "load" is for each kind of traffic, and the scenario at another load.
 
-Open loops: arrivals per second (of a replayed log and of a piecewise rate, the mean over the measured time). Sessions:
-new sessions per second. Closed loops: users. A diurnal rate is searched at constant rates, with its burstiness: every
-hour of a day is then planned at its own rate.
+Open loops: arrivals per second (of a replayed log, the mean over the measured time). Sessions: new sessions per second.
+Closed loops: users. Rates that change (piecewise, diurnal) are searched at constant rates, with their burstiness: the
+peak is planned at the highest rate, and every hour of a day at its own.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dspark_sim.arrival_schema import Closed, Diurnal, Gamma, Piecewise, Poisson, Replay, Sessions
-from dspark_sim.rates import rate_of
 from dspark_sim.replay import play
 
 if TYPE_CHECKING:
@@ -56,11 +55,9 @@ class LoadAxis:
         share = load / self.stated
         if isinstance(arrival, Closed):
             arrival = arrival.model_copy(update={"concurrency": round(load)})
-        elif isinstance(arrival, Diurnal):
+        elif isinstance(arrival, (Diurnal, Piecewise)):
             arrival = (Poisson(kind="poisson", rate_per_s=load) if arrival.cv == 1.0
                        else Gamma(kind="gamma", rate_per_s=load, cv=arrival.cv))
-        elif isinstance(arrival, Piecewise):
-            arrival = arrival.model_copy(update={"rates": tuple((t, rate * share) for t, rate in arrival.rates)})
         elif isinstance(arrival, Replay):
             arrival = arrival.model_copy(update={"rate_scale": arrival.rate_scale * share})
         else:
@@ -79,7 +76,7 @@ def load_axis(scenario: Scenario) -> LoadAxis:
     if isinstance(arrival, Diurnal):
         stated = arrival.mean_rate_per_s * (1 + arrival.amplitude)
     elif isinstance(arrival, Piecewise):
-        stated = _mean_rate(scenario, arrival)
+        stated = max(rate for _, rate in arrival.rates)
     elif isinstance(arrival, Replay):
         stated = _replayed_rate(scenario, arrival)
     else:
@@ -95,14 +92,6 @@ def _window(scenario: Scenario) -> tuple[float, float] | None:
     if measure.mode == "steady" and measure.duration_s is not None:
         return measure.warmup_s, measure.warmup_s + measure.duration_s
     return None
-
-
-def _mean_rate(scenario: Scenario, arrival: Piecewise) -> float:
-    curve, _ = rate_of(arrival)
-    start, end = _window(scenario) or (0.0, max(arrival.rates[-1][0], 1.0))
-    low, high = curve.cumulative(np.array([start, end]))
-    mean = float(high - low) / (end - start)
-    return mean if mean > 0 else max(rate for _, rate in arrival.rates)
 
 
 def _replayed_rate(scenario: Scenario, replay: Replay) -> float:

@@ -61,10 +61,12 @@ def search(
         least, most: ends of the range.
         resolution: relative distance at which passing and failing loads are close enough.
         rounded: the nearest load that can be simulated.
-        factor: of the steps while nothing is bracketed yet.
+        factor: of the first step while nothing is bracketed yet; steps below 2 grow, each the square of the one before,
+            so that a good guess ends at once and a bad one costs little.
         loads: so many are looked at, at most.
     """
     verdicts: dict[float, Verdict] = {}
+    step, most_step = factor, max(factor, 2.0)
     load: float | None = rounded(min(max(start, least), most))
     while load is not None and load not in verdicts and len(verdicts) < loads:
         verdicts[load] = yield load
@@ -72,13 +74,14 @@ def search(
         if found.low is None:
             lowest = min(verdicts)
             if lowest > least and verdicts[lowest] != "sparse":  # even less load would give even fewer requests
-                load = rounded(max(lowest / factor, least))
+                load, step = rounded(max(lowest / step, least)), min(step * step, most_step)
             elif found.high is None and max(verdicts) < most:
-                load = rounded(max(verdicts) * factor)
+                load, step = rounded(max(verdicts) * step), min(step * step, most_step)
             else:
                 load = None
         elif found.high is None:
-            load = None if max(verdicts) >= most else rounded(min(max(verdicts) * factor, most))
+            load = None if max(verdicts) >= most else rounded(min(max(verdicts) * step, most))
+            step = min(step * step, most_step)
         else:
             load = _inside(found, resolution, rounded)
     return bracket_of(verdicts)

@@ -170,9 +170,10 @@ def assumptions_of(planner: Planner) -> list[str]:
         "requests are judged when they finish inside the measured window; an open loop whose queue grows by more than "
         "3 % of what is served fails whatever its requests' latencies",
     ]
-    if axis.kind == "diurnal":
-        out.append("the diurnal rate is searched at constant rates; each hour of the day is planned at its own")
-    if axis.kind in ("piecewise", "replay"):
+    if axis.kind in ("diurnal", "piecewise"):
+        out.append("a rate that changes is searched at constant rates: the peak at the highest one, each hour of a day "
+                   "at its own")
+    if axis.kind == "replay":
         out.append("load is the mean rate over the measured time; the traffic's own ups and downs are scaled with it")
     if scenario.cluster is not None and scenario.cluster.autoscale is not None:
         out.append("autoscaling: GPUs are counted as if all engines of the cluster were paid for all the time")

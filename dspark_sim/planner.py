@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Effort", "Planner", "plan"]
 
 CHART = (0.08, 0.2, 0.35, 0.5, 0.65, 0.8, 0.95, 1.1)  # of the largest capacity
+NEAR = 0.1  # a load of the chart may move by so much, to one that is known
 CHART_QUICK = (0.15, 0.4, 0.65, 0.9, 1.1)
 Say = Callable[[str], None]
 
@@ -156,10 +157,11 @@ class Planner:
         """A grid of loads that all arms are simulated at, for charts and break-even loads."""
         tops = [c.estimate or c.high for c in (found.capacity() for found in self.base)]
         top = max((t for t in tops if t is not None), default=self.axis.stated)
-        loads = list(dict.fromkeys(self.axis.rounded(top * share) for share in self.effort.chart))
+        known = [load for found in self.base for load in found.seen]
+        loads = sorted({_near(self.axis.rounded(top * share), known) for share in self.effort.chart})
         points = [self._point(found, load, r) for found in self.base if found.error is None for load in loads
                   for r in range(self.effort.chart_replications)
-                  if len(found.seen.get(load, ())) <= r]
+                  if len(found.seen.get(load, ())) <= r and not found.hopeless(load)]
         say(f"{len(points)} replications at {len(loads)} common loads, for the charts")
         for found in self.base:
             for load in loads:
@@ -184,7 +186,10 @@ class Planner:
                     continue
                 c = base.capacity()
                 start = c.estimate or (min(base.decisions) if c.low is None else c.low)
-                found = self._search(setup, world, start, 1.25 if c.low else 2.0, e.world_most, e.world_resolution)
+                known = c.low is not None and c.high is not None
+                found = self._search(
+                    setup, world, start * (world.guess(setup.drafter is not None) if known else 1.0),
+                    1.0 + 0.9 * e.world_resolution if known else 2.0, e.world_most, e.world_resolution)
                 self.worlds[name].append(found)
                 searches.append(found)
         say(f"sensitivity: {len(searches)} searches in {len(WORLDS)} other worlds")
@@ -258,6 +263,11 @@ class Planner:
 
         return {**inputs(self.scenario, self.setups), "scenario_text": self.scenario.source.text,
                 "scenario_file": self.definition.file, "settings": dict(self.definition.settings), **environment()}
+
+
+def _near(load: float, known: Sequence[float]) -> float:
+    """A load that was looked at already and is nearly ``load``, else itself: what was simulated is not done again."""
+    return next((x for x in sorted(known, key=lambda x: abs(x - load)) if abs(x - load) <= NEAR * load), load)
 
 
 def plan(

@@ -3,7 +3,8 @@
 A prompt's leading text is known by the hashes of its blocks of 512 tokens (``Request.prefix``, as in the Mooncake
 traces). A cached block that no running request uses stays until its memory is needed: it counts as free, and the least
 recently used one goes first, as vLLM's automatic prefix caching does. Only whole blocks are shared, and at least one
-prompt token is always computed, for its logits are needed.
+prompt token is always computed, for its logits are needed. Blocks of an answer are kept when it is complete, where the
+traffic tells what they will be called (``Request.answer_hashed``: sessions): the next turn's prompt begins with them.
 """
 
 from __future__ import annotations

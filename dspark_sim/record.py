@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dspark_sim.bins import FLOAT_SUMS, GAP_BINS_PER_E, INT_SUMS, Intervals, gap_value, interval_of
 from dspark_sim.request import Request
 from dspark_sim.spill import Spill
 from dspark_sim.tally import LengthTally
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 __all__ = ["GAP_BINS_PER_E", "INTERVAL_SUMS", "Recorder", "gap_value", "interval_of"]
 
 CHUNK = 8192
-GAP_BINS_PER_E = 100  # bin b covers gaps from exp(b / 100) to exp((b + 1) / 100) seconds
-
 _STEP_INTS = (
     "requests", "drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens", "padded_tokens",
     "kv_tokens", "waiting", "stalled",
@@ -33,23 +32,7 @@ _STEP_INTS = (
 # One tuple per step, in this order: the recorder's hot path appends it and does nothing else.
 #   engine, step, start, draft_s, schedule_s, verify_s, other_s, end, *_STEP_INTS, gap, gap_rows, extrapolated
 _N = 8 + len(_STEP_INTS) + 3
-_KEY = 1 << 14  # gap bins reach from -2,100 (1 ns) to about 2,300 (300 years)
-_FLOAT_SUMS = ("busy_s", "draft_s", "schedule_s", "verify_s", "other_s", "request_seconds", "waiting_seconds")
-_INT_SUMS = (
-    "steps", "request_steps", "drafted", "verified", "accepted", "emitted", "prefill_tokens", "batch_tokens",
-    "padded_tokens", "extrapolated_steps",
-)
-INTERVAL_SUMS = (*_FLOAT_SUMS, *_INT_SUMS, "finished")
-
-
-def interval_of(end: npt.NDArray[np.float64], width: float) -> npt.NDArray[np.int64]:
-    """The bin of each moment: bin i covers (i·width, (i + 1)·width]; 0 belongs to bin 0."""
-    return np.maximum(np.ceil(end / width).astype(np.int64) - 1, 0)
-
-
-def gap_value(bins: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-    """Seconds at the geometric middle of histogram bins: at most 0.5 % from any gap in them."""
-    return np.asarray(np.exp((bins + 0.5) / GAP_BINS_PER_E))
+INTERVAL_SUMS = (*FLOAT_SUMS, *INT_SUMS, "finished")
 
 
 class Recorder:
@@ -76,14 +59,10 @@ class Recorder:
         self._pending = array("d")
         self._gaps: list[tuple[float, float, int]] = []  # (end, gap, rows) beside each step's common gap
         self._tables: list[pa.Table] = []
-        self._floats = np.zeros((engines, len(_FLOAT_SUMS), 64))
-        self._whole = np.zeros((engines, len(_INT_SUMS), 64), dtype=np.int64)
-        self._ended = np.zeros((engines, 64), dtype=np.int64)
-        self._histogram: dict[tuple[int, int], int] = {}  # (interval, gap bin) -> rows, of all engines
         self._requests: list[tuple[Any, ...]] = []
         self._request_tables = Spill()
         self._finished: list[tuple[int, float]] = []
-        self._up: list[list[float]] = []  # [engine, from, to]
+        self._intervals = Intervals(arm, replication, interval_s, engines)
         self.steps_recorded = 0
         self.extrapolated = 0
 
@@ -93,6 +72,8 @@ class Recorder:
         self._pending.extend(row)
         if len(self._pending) >= CHUNK * _N:
             self.flush()
+            self._count_finished()
+            self._intervals.pass_on(row[7])
 
     def gap(self, end: float, gap: float, rows: int = 1) -> None:
         """A gap of ``rows`` requests that differs from the step's common one."""
@@ -115,20 +96,19 @@ class Recorder:
         if self._finished:
             who, when = np.array(self._finished).T
             self._finished.clear()
-            where = interval_of(when, self.interval_s)
-            self._grow(int(where.max()) + 1)
-            np.add.at(self._ended, (who.astype(np.int64), where), 1)
+            self._intervals.add_finished(who.astype(np.int64), when)
 
     def up(self, engine: int, now: float) -> None:
-        """An engine is in service from now on."""
-        self._up.append([engine, now, np.inf])
+        """An engine is in service from now on; it is paid for then, if it was not already."""
+        self._intervals.span(engine, now, up=True, paid=True)
 
     def down(self, engine: int, now: float) -> None:
-        """An engine is out of service from now on."""
-        for span in reversed(self._up):
-            if span[0] == engine:
-                span[2] = now
-                return
+        """An engine is out of service from now on, and still paid for."""
+        self._intervals.span(engine, now, up=False)
+
+    def paid(self, engine: int, now: float, yes: bool) -> None:
+        """An engine is paid for from now on, or no longer."""
+        self._intervals.span(engine, now, paid=yes)
 
     # -- from tuples to sums and tables ------------------------------------------------------------------------
     def flush(self) -> None:
@@ -142,53 +122,24 @@ class Recorder:
         if self._gaps:
             gaps = np.array(self._gaps, dtype=np.float64).T
             self._gaps.clear()
-            self._add_gaps(gaps[0], gaps[1], gaps[2].astype(np.int64))
-
-    def _grow(self, bins: int) -> None:
-        have = self._floats.shape[2]
-        if bins > have:
-            more = max(bins, 2 * have) - have
-            self._floats = np.pad(self._floats, ((0, 0), (0, 0), (0, more)))
-            self._whole = np.pad(self._whole, ((0, 0), (0, 0), (0, more)))
-            self._ended = np.pad(self._ended, ((0, 0), (0, more)))
+            self._intervals.add_gaps(gaps[0], gaps[1], gaps[2].astype(np.int64))
 
     def _add(self, rows: npt.NDArray[np.float64]) -> None:
         engine, start, end = rows[0].astype(np.int64), rows[2], rows[7]
         draft, schedule, verify, other = rows[3:7]
-        ints = rows[8 : 8 + len(_STEP_INTS)]
         seconds = draft + schedule + verify + other
-        where = interval_of(end, self.interval_s)
-        self._grow(int(where.max()) + 1)
-        named = dict(zip(_STEP_INTS, ints, strict=True))
-        extrapolated = rows[-1]
-        for i, values in enumerate(
-            (seconds, draft, schedule, verify, other, (named["requests"] + named["stalled"]) * seconds,
-             named["waiting"] * seconds)
-        ):
-            np.add.at(self._floats[:, i], (engine, where), values)
-        sums = (
-            np.ones(start.size), named["requests"], *(named[name] for name in _INT_SUMS[2:9]), extrapolated,
-        )
-        for i, values in enumerate(sums):
-            np.add.at(self._whole[:, i], (engine, where), values.astype(np.int64))
+        named = dict(zip(_STEP_INTS, rows[8 : 8 + len(_STEP_INTS)], strict=True))
+        floats = dict(zip(FLOAT_SUMS, (
+            seconds, draft, schedule, verify, other, (named["requests"] + named["stalled"]) * seconds,
+            named["waiting"] * seconds,
+        ), strict=True))
+        named |= {"steps": np.ones(start.size), "request_steps": named["requests"], "extrapolated_steps": rows[-1]}
+        self._intervals.add(engine, end, floats, named)
         self.steps_recorded += int(start.size)
-        self.extrapolated += int(extrapolated.sum())
+        self.extrapolated += int(rows[-1].sum())
         gap, gap_rows = rows[-3], rows[-2].astype(np.int64)
         have = gap_rows > 0
-        self._add_gaps(end[have], gap[have], gap_rows[have])
-
-    def _add_gaps(
-        self, end: npt.NDArray[np.float64], gap: npt.NDArray[np.float64], rows: npt.NDArray[np.int64]
-    ) -> None:
-        if gap.size == 0:
-            return
-        bins = np.floor(np.log(np.maximum(gap, 1e-9)) * GAP_BINS_PER_E).astype(np.int64)
-        where = interval_of(end, self.interval_s)
-        keys, index = np.unique(where * _KEY + bins + _KEY // 2, return_inverse=True)
-        counts = np.bincount(index, weights=rows).astype(np.int64)
-        for key, count in zip(keys.tolist(), counts.tolist(), strict=True):
-            spot = (key // _KEY, key % _KEY - _KEY // 2)
-            self._histogram[spot] = self._histogram.get(spot, 0) + count
+        self._intervals.add_gaps(end[have], gap[have], gap_rows[have])
 
     def _emit(self, rows: npt.NDArray[np.float64]) -> None:
         import pyarrow as pa
@@ -223,45 +174,9 @@ class Recorder:
 
     def intervals(self, end: float) -> pa.Table:
         """The intervals table up to ``end``: a row for every bin of every engine, idle ones too."""
-        import pyarrow as pa
-
         self.flush()
-        bins = max(int(interval_of(np.array([end]), self.interval_s)[0]) + 1, 1)
-        self._grow(bins)
         self._count_finished()
-        start = np.arange(bins) * self.interval_s
-        columns: dict[str, Any] = {
-            "arm": [self.arm] * (bins * self.engines),
-            "replication": np.full(bins * self.engines, self.replication, dtype=np.int16),
-            "engine": np.repeat(np.arange(self.engines, dtype=np.int16), bins),
-            "start": np.tile(start, self.engines),
-            "seconds": np.tile(np.minimum(self.interval_s, end - start), self.engines),
-            "up_s": self._up_seconds(start, np.minimum(start + self.interval_s, end)).ravel(),
-        }
-        for i, name in enumerate(_FLOAT_SUMS):
-            columns[name] = self._floats[:, i, :bins].ravel()
-        for i, name in enumerate(_INT_SUMS):
-            columns[name] = self._whole[:, i, :bins].ravel()
-        columns["finished"] = self._ended[:, :bins].ravel()
-        gap_bins: list[list[int]] = [[] for _ in range(bins * self.engines)]
-        gap_counts: list[list[int]] = [[] for _ in range(bins * self.engines)]
-        for (where, gap), count in sorted(self._histogram.items()):  # of all engines, in the rows of the first
-            if where < bins:
-                gap_bins[where].append(gap)
-                gap_counts[where].append(count)
-        columns["gap_bin"] = pa.array(gap_bins, pa.list_(pa.int32()))
-        columns["gap_count"] = pa.array(gap_counts, pa.list_(pa.int64()))
-        return pa.table(columns)
-
-    def _up_seconds(self, start: npt.NDArray[Any], stop: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        """(engines, bins) seconds of each bin in which an engine was in service."""
-        seconds = np.zeros((self.engines, start.size))
-        for engine, since, until in self._up:
-            if since <= start[0] and until >= stop[-1]:
-                seconds[int(engine)] = stop - start
-            else:
-                seconds[int(engine)] += np.maximum(np.minimum(stop, until) - np.maximum(start, since), 0.0)
-        return seconds
+        return self._intervals.table(end)
 
     def _flush_requests(self) -> None:
         import pyarrow as pa

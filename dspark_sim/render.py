@@ -103,10 +103,20 @@ COLUMNS = (
     _Column(("steps", ""), _whole("steps")),
     _Column(("requests", ""), _whole("requests")),
 )
+_OPEN_FIRST = ("SLA met", "goodput", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99")  # what an open loop is about
 _ARM = _Column(("arm", ""), lambda a: Text(a.arm, style="bold" if a.error is None else "bold red"), left=True)
 
 
-def _pack(arms: Sequence[ArmResult], width: int) -> list[list[_Column]]:
+def _ordered(open_loop: bool) -> list[_Column]:
+    """Who an arm is, then its columns; in an open loop those of users first, for throughput is the traffic's own."""
+    if not open_loop:
+        return list(COLUMNS)
+    who = [c for c in COLUMNS if c.left or c.title[0] == "loss-"]
+    first = [c for title in _OPEN_FIRST for c in COLUMNS if c.title[0] == title]
+    return [*who, *first, *(c for c in COLUMNS if c not in who and c not in first)]
+
+
+def _pack(arms: Sequence[ArmResult], width: int, open_loop: bool) -> list[list[_Column]]:
     """Columns in their order, cut into tables that fit: each begins with the arm's name."""
 
     def size(column: _Column) -> int:
@@ -114,7 +124,7 @@ def _pack(arms: Sequence[ArmResult], width: int) -> list[list[_Column]]:
 
     tables: list[list[_Column]] = []
     room = -1
-    for column in (c for c in COLUMNS if c.wanted(arms)):
+    for column in (c for c in _ordered(open_loop) if c.wanted(arms)):
         if size(column) > room:
             tables.append([_ARM])
             room = width - size(_ARM) + _PADDING
@@ -128,7 +138,7 @@ def show(results: Results, console: Console) -> None:
     ran = f"{results.replications} replication{'s' if results.replications != 1 else ''}, seed {results.seed}"
     console.print(Text.assemble((results.name, "bold"), f"  {ran}; ± is half of the 95 % interval"
                                 if results.replications > 1 else f"  {ran}"), highlight=False)
-    for columns in _pack(results.arms, console.width):
+    for columns in _pack(results.arms, console.width, results.open_loop):
         table = Table(box=None, pad_edge=False, padding=(0, _PADDING, 0, 0), show_header=True, header_style="bold cyan")
         for column in columns:
             table.add_column(Text("\n".join(t for t in column.title if t)), justify="left" if column.left else "right",

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,7 @@ from dspark_sim.replay_log import FloatArray, IntArray, TrafficLog
 from dspark_sim.replay_read import read_log
 from dspark_sim.request import Request
 from dspark_sim.scenario_schema import Workload
+from dspark_sim.spill import let_go
 from dspark_sim.workload import random_stream
 
 __all__ = ["Played", "ReplayStream", "class_of_name", "play", "prepare_replay"]
@@ -61,7 +63,7 @@ def prepare_replay(replay: Replay, base: Path, seed: int, replications: int) -> 
         raise ScenarioError(f"got {replay.thin.by!r}, which {log.file.name} does not tell", key="thin.by",
                             allowed="auto, request")
     first, last = log.arrival[0], log.arrival[-1]
-    if replay.window is not None and not _rows(replay, log).size:
+    if replay.window is not None and len(_rows(replay, log)) == 0:
         raise ScenarioError(f"no request of {log.file.name} is in it", key="window",
                             allowed=f"part of {first:.6g} to {last:.6g} s")
     for replication in range(replications):
@@ -74,12 +76,12 @@ def prepare_replay(replay: Replay, base: Path, seed: int, replications: int) -> 
                                 allowed=f"at most {MAX_SECONDS:g}; window: [{first:.0f}, …] begins at the first one")
 
 
-def _rows(replay: Replay, log: TrafficLog) -> IntArray:
+def _rows(replay: Replay, log: TrafficLog) -> range:
     """The rows in the window."""
     if replay.window is None:
-        return np.arange(log.rows)
-    low, high = np.searchsorted(log.arrival, replay.window, side="left")
-    return np.arange(low, high)
+        return range(log.rows)
+    low, high = np.searchsorted(log.arrival, replay.window, side="left").tolist()
+    return range(low, high)
 
 
 def _unit(log: TrafficLog, by: str) -> IntArray | None:
@@ -87,13 +89,21 @@ def _unit(log: TrafficLog, by: str) -> IntArray | None:
     return log.client if by == "client" else log.session if by in ("session", "auto") else None
 
 
-def _draws(log: TrafficLog, unit: IntArray | None, rng: np.random.Generator) -> FloatArray:
-    """(N,) uniforms, the same for all rows of a unit; rows without one (-1) have their own."""
-    own = rng.random(log.rows)
+def _skip(rng: np.random.Generator, draws: int) -> None:
+    """Leave out so many draws of 64 bits: a uniform number takes one, a 64-bit integer too."""
+    rng.bit_generator.advance(draws)  # type: ignore[attr-defined]
+
+
+def _draws(log: TrafficLog, unit: IntArray | None, rng: np.random.Generator, rows: range) -> FloatArray:
+    """Uniforms of some rows of the file, the same for all rows of a unit; rows without one (-1) have their own."""
+    _skip(rng, rows.start)
+    own = rng.random(len(rows))
     if unit is None:
         return own
+    _skip(rng, log.rows - rows.stop)
     shared = rng.random(int(unit.max(initial=-1)) + 1)
-    return np.where(unit >= 0, np.append(shared, 0.0)[unit], own)
+    of = unit[rows.start : rows.stop]
+    return np.where(of >= 0, np.append(shared, 0.0)[of], own)
 
 
 def play(replay: Replay, seed: int, replication: int) -> Played:
@@ -104,27 +114,31 @@ def play(replay: Replay, seed: int, replication: int) -> Played:
         seed, replication: choose the random streams.
     """
     log, by = replay.log, "auto" if replay.thin is None else replay.thin.by
-    rows, unit = _rows(replay, log), _unit(log, by)
-    arrival = log.arrival
+    window, unit = _rows(replay, log), _unit(log, by)
+    arrival = log.arrival[window.start : window.stop]
     if log.tick is not None and replay.spread_ticks is not False:
-        arrival = _spread(arrival, log.tick, random_stream(seed, replication, "replay", _SPREAD))
-    if replay.thin is not None:
-        rows = rows[_draws(log, unit, random_stream(seed, replication, "replay", _THIN))[rows] < replay.thin.keep]
+        after = log.arrival[window.stop] if window.stop < log.rows else np.inf
+        rng = random_stream(seed, replication, "replay", _SPREAD)
+        _skip(rng, window.start)
+        arrival = _spread(arrival, float(after), log.tick, rng)
+    kept: Any = slice(None) if replay.thin is None else np.flatnonzero(
+        _draws(log, unit, random_stream(seed, replication, "replay", _THIN), window) < replay.thin.keep)
+    rows = np.arange(window.start, window.stop)[kept]
     count = np.ones(rows.size, dtype=np.int64)
     if replay.rate_scale != 1.0:
-        u = _draws(log, unit, random_stream(seed, replication, "replay", _RATE))
-        count = np.floor(replay.rate_scale + u[rows]).astype(np.int64)
-    offset = arrival - (0.0 if replay.window is None else replay.window[0])
-    when, copy = _copies(offset[rows], count, random_stream(seed, replication, "replay", _SHIFT))
+        u = _draws(log, unit, random_stream(seed, replication, "replay", _RATE), window)
+        count = np.floor(replay.rate_scale + u[kept]).astype(np.int64)
+    offset = arrival[kept] - (0.0 if replay.window is None else replay.window[0])
+    when, copy = _copies(offset, count, random_stream(seed, replication, "replay", _SHIFT))
     row = np.repeat(rows, count)
     order = np.argsort(when, kind="stable")
     return Played(when[order] * replay.time_scale, row[order], copy[order])
 
 
-def _spread(arrival: FloatArray, tick: float, rng: np.random.Generator) -> FloatArray:
-    """Time stamps moved forward, uniformly within their tick and in the order of the rows."""
+def _spread(arrival: FloatArray, after: float, tick: float, rng: np.random.Generator) -> FloatArray:
+    """Time stamps moved forward, uniformly within their tick and in the order of the rows; ``after``: the next one."""
     stamp, group = np.unique(arrival, return_inverse=True)
-    width = np.minimum(np.append(np.diff(stamp), tick), tick)
+    width = np.minimum(np.diff(stamp, append=after), tick)
     u = rng.random(arrival.size)
     ordered: FloatArray = u[np.lexsort((u, group))]
     return np.asarray(arrival + width[group] * ordered)
@@ -178,14 +192,19 @@ class ReplayStream:
         assert isinstance(replay, Replay)
         self._log, self._played = replay.log, play(replay, seed, replication)
         self.total: int = int(self._played.row.size)
-        log, index = self._log, class_of_name(workload, self._log)
-        if index is not None and log.class_code is not None:
-            self._class: IntArray = index[log.class_code]
-        else:
+        log, index, played = self._log, class_of_name(workload, self._log), self._played
+        rows = _rows(replay, log)
+        self._first = rows.start
+        self._coded = index if log.class_code is not None else None
+        if self._coded is None:
             share = np.array([group.share for group in workload.classes])
-            draws = _draws(log, log.session, random_stream(seed, replication, "classes"))
-            self._class = np.searchsorted(np.cumsum(share / share.sum())[:-1], draws, side="right")
-        self._text = random_stream(seed, replication, "text").integers(0, 1 << 64, size=log.rows, dtype=np.uint64)
+            draws = _draws(log, log.session, random_stream(seed, replication, "classes"), rows)
+            edges = np.cumsum(share / share.sum())[:-1]
+            classes = np.searchsorted(edges, draws, side="right").astype(np.int16)
+            self._class = classes[played.row - rows.start]
+        rng = random_stream(seed, replication, "text")
+        _skip(rng, rows.start)
+        self._text = rng.integers(0, 1 << 64, size=len(rows), dtype=np.uint64)
         self._sessions = 0 if log.session is None else int(log.session.max()) + 1
         self._blocks = 0 if log.prefix_ids is None or not log.prefix_ids.size else int(log.prefix_ids.max()) + 1
         self._issued = 0
@@ -219,6 +238,12 @@ class ReplayStream:
     def _chunk(self) -> Iterator[tuple[int, int, int, int, int, int]]:
         part = slice(self._issued, self._issued + CHUNK)
         rows, copy = self._played.row[part], self._played.copy[part]
-        text = self._text[rows] + copy.astype(np.uint64) * np.uint64(_STEP)
-        return zip(rows.tolist(), copy.tolist(), self._class[rows].tolist(), self._log.prompt[rows].tolist(),
-                   self._log.output[rows].tolist(), text.tolist(), strict=True)
+        text = self._text[rows - self._first] + copy.astype(np.uint64) * np.uint64(_STEP)
+        if self._coded is not None and self._log.class_code is not None:
+            of = self._coded[self._log.class_code[rows]]
+        else:
+            of = self._class[part]
+        found = zip(rows.tolist(), copy.tolist(), of.tolist(), self._log.prompt[rows].tolist(),
+                    self._log.output[rows].tolist(), text.tolist(), strict=True)
+        let_go()
+        return found

@@ -1,4 +1,4 @@
-"""Traffic logs as CSV: Azure's, BurstGPT's, and a plain one; read in pieces, so memory is that of the arrays.
+"""Traffic logs as CSV: Azure's, BurstGPT's, and a plain one; read in pieces, into columns that leave memory if need be.
 
 Every cell comes in as text and is checked by patterns, for then a message can name the line and the column.
 """
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.errors import ScenarioError, nearest, shown
+from dspark_sim.growing import Growing, slices
 from dspark_sim.replay_log import Columns, IntArray
 
 __all__ = ["CSV_FORMATS", "format_of_header", "header_of", "read_csv"]
@@ -70,24 +71,30 @@ def read_csv(file: BinaryIO, path: Path, format_: str, names: Sequence[str], cla
     """
     where = _columns(path, format_, names, class_column)
     kinds = {"arrival": "date" if format_ == "azure" else "seconds", "prompt": "tokens", "output": "tokens"}
-    lines: list[IntArray] = []
-    parts: dict[str, list[Any]] = {key: [] for key in where}
+    lines = Growing(np.int64)
+    columns = {key: Growing(np.float64 if kinds[key] == "seconds" else np.int64) for key in NEEDED}
+    words = {key: _Words(path, where[key], empty=key != "class") for key in where if key not in kinds}
     for rows, texts in _pieces(file, path, names, list(dict.fromkeys(where.values()))):
-        lines.append(rows)
+        lines.add(rows)
         for key, name in where.items():
-            text = texts[name]
-            parts[key].append(_converted(text, kinds[key], path, name, rows) if key in kinds else text)
-    line = np.concatenate([np.zeros(0, dtype=np.int64), *lines])
-    arrival, prompt, output = (np.concatenate([np.zeros(0, dtype=np.int64), *parts[key]]) for key in NEEDED)
+            if key in words:
+                words[key].add(texts[name], rows)
+            else:
+                columns[key].add(_converted(texts[name], kinds[key], path, name, rows))
+    line, arrival = lines.array(), columns["arrival"].array()
     if format_ == "azure" and arrival.size:  # nanoseconds since 1970 need more digits than a float has
-        arrival = (arrival - arrival.min()) / 1e9
-    found = Columns(arrival=arrival.astype(np.float64), prompt=prompt, output=output, line=line)
-    if "class" in where:
-        found.classes, found.class_code = _coded(parts["class"], path, where["class"], line)
-    if "session" in where:
-        found.session = _coded(parts["session"], path, where["session"], line, empty=True)[1]
-    if "client" in where:
-        found.client = _coded(parts["client"], path, where["client"], line, empty=True)[1]
+        offset, seconds = int(arrival.min()), Growing(np.float64)
+        for part in slices(arrival.size):
+            seconds.add((arrival[part] - offset) / 1e9)
+        arrival = seconds.array()
+    found = Columns(arrival=arrival.astype(np.float64, copy=False), prompt=columns["prompt"].array(),
+                    output=columns["output"].array(), line=line)
+    if "class" in words:
+        found.classes, found.class_code = words["class"].found()
+    if "session" in words:
+        found.session = words["session"].found()[1]
+    if "client" in words:
+        found.client = words["client"].found()[1]
     return found
 
 
@@ -218,21 +225,27 @@ def _first_bad_date(text: Any) -> int:
     return 0
 
 
-def _coded(
-    texts: list[Any], path: Path, name: str, line: IntArray, *, empty: bool = False
-) -> tuple[tuple[str, ...], IntArray]:
-    """The different words of a column, and (N,) which one stands in each row; -1 for an empty cell where allowed."""
-    import pyarrow as pa
+class _Words:
+    """The different words of a column, and which one stands in each row; -1 for an empty cell where that is allowed."""
 
-    if not texts:
-        return (), np.zeros(0, dtype=np.int64)
-    whole = pa.chunked_array(texts).combine_chunks().dictionary_encode()
-    words = tuple(whole.dictionary.to_pylist())
-    code = _numpy(whole.indices, np.int32).astype(np.int64)
-    if "" in words:
-        blank = words.index("")
-        if not empty:
-            at = int(np.argmax(code == blank))
-            raise ScenarioError("is empty", file=path, line=int(line[at]), key=name, allowed="the name of a class")
-        code = np.where(code == blank, -1, code)
-    return words, code
+    def __init__(self, path: Path, name: str, *, empty: bool) -> None:
+        self._path, self._name, self._empty = path, name, empty
+        self._order: dict[str, int] = {}
+        self._codes = Growing(np.int64)
+
+    def add(self, text: Any, line: IntArray) -> None:
+        """The cells of a piece and their lines."""
+        encoded = text.dictionary_encode()
+        of = np.array([-1 if word == "" else self._order.setdefault(word, len(self._order))
+                       for word in encoded.dictionary.to_pylist()], dtype=np.int64)
+        if not len(text):
+            return
+        code = of[_numpy(encoded.indices, np.int32)]
+        if not self._empty and (code < 0).any():
+            raise ScenarioError("is empty", file=self._path, line=int(line[int(np.argmax(code < 0))]), key=self._name,
+                                allowed="the name of a class")
+        self._codes.add(code)
+
+    def found(self) -> tuple[tuple[str, ...], IntArray]:
+        """(words in the order of their first rows, (N,) codes)."""
+        return tuple(self._order), self._codes.array()

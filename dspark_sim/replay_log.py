@@ -1,4 +1,4 @@
-"""A traffic log in memory: one array per column, checked at birth, read-only.
+"""A traffic log: one array per column, checked at birth, read-only; long ones are mapped from files without a name.
 
 N rows, K prefix blocks of all rows together.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.errors import ScenarioError
+from dspark_sim.growing import Growing, slices
 from dspark_sim.lengths import MAX_LENGTH
 
 __all__ = ["Columns", "TrafficLog", "build_log", "tick_of"]
@@ -22,6 +23,7 @@ IntArray: TypeAlias = npt.NDArray[np.int64]
 _TICK_ROWS = 0.05  # share of rows that share their time stamp with the row before: above it, ticks shape the traffic
 _TICK_FIT = 0.95  # share of the distances between stamps that must be whole ticks
 _TICK_ERROR = 0.02  # how far from a whole tick, in ticks
+_TICK_LOOK = 1_000_000  # rows in which ticks are looked for
 _TICK_SECONDS = 0.01  # shorter ones are shorter than an engine's step and shape nothing
 
 
@@ -75,7 +77,7 @@ class TrafficLog:
     tick: float | None = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tick", tick_of(self.arrival))
+        object.__setattr__(self, "tick", tick_of(self.arrival[:_TICK_LOOK]))
         for values in vars(self).values():
             if isinstance(values, np.ndarray):
                 values.flags.writeable = False
@@ -108,51 +110,71 @@ def build_log(
     Raises:
         ScenarioError: nothing is left, a length is too large, a time is out of order or negative; names the row.
     """
-    if columns.arrival.size == 0:
+    rows = int(columns.arrival.size)
+    if rows == 0:
         raise ScenarioError("holds no requests", file=file)
-    for name, values in (("prompt", columns.prompt), ("output", columns.output)):
-        if int(values.max()) > MAX_LENGTH or int(values.min()) < 0:
-            bad = int(np.flatnonzero((values > MAX_LENGTH) | (values < 0))[0])
-            raise ScenarioError(f"got {int(values[bad])} {name} tokens", file=file, line=int(columns.line[bad]),
-                                allowed=f"0 to {MAX_LENGTH}")
-    back = np.flatnonzero(np.diff(columns.arrival) < 0)
-    if back.size and unordered == "error":
-        bad = int(back[0]) + 1
+    back, dropped, first, first_back = 0, 0, 0, 0
+    last = columns.arrival[0]
+    for part in slices(rows):
+        for name, values in (("prompt", columns.prompt[part]), ("output", columns.output[part])):
+            if int(values.max()) > MAX_LENGTH or int(values.min()) < 0:
+                bad = int(np.flatnonzero((values > MAX_LENGTH) | (values < 0))[0])
+                raise ScenarioError(f"got {int(values[bad])} {name} tokens", file=file,
+                                    line=int(columns.line[part.start + bad]), allowed=f"0 to {MAX_LENGTH}")
+        earlier = np.flatnonzero(np.diff(columns.arrival[part], prepend=last) < 0)
+        last = columns.arrival[part.stop - 1]
+        if earlier.size and not back:
+            first_back = part.start + int(earlier[0])
+        back += earlier.size
+        empty = np.flatnonzero((columns.prompt[part] == 0) | (columns.output[part] == 0))
+        if empty.size and not dropped:
+            first = int(columns.line[part.start + int(empty[0])])
+        dropped += empty.size
+    if back and unordered == "error":
         raise ScenarioError(
-            f"is {columns.arrival[bad - 1] - columns.arrival[bad]:.6g} s earlier than the row before"
-            + (f" ({back.size} rows are)" if back.size > 1 else ""), file=file, line=int(columns.line[bad]),
+            f"is {columns.arrival[first_back - 1] - columns.arrival[first_back]:.6g} s earlier than the row before"
+            + (f" ({back} rows are)" if back > 1 else ""), file=file, line=int(columns.line[first_back]),
             allowed="rows in order of time, or `workload.arrival.unordered: sort` in the scenario",
         )
-    kept = np.flatnonzero((columns.prompt > 0) & (columns.output > 0))
-    if kept.size == 0:
+    if dropped == rows:
         raise ScenarioError("every row has 0 prompt or output tokens", file=file, line=int(columns.line[0]))
-    dropped = columns.arrival.size - kept.size
-    empty = np.flatnonzero((columns.prompt == 0) | (columns.output == 0))
-    first = int(columns.line[empty[0]]) if dropped else 0
-    arrival = columns.arrival
-    if back.size:
-        kept = kept[np.argsort(arrival[kept], kind="stable")]
-    if arrival[kept[0]] < 0:
-        raise ScenarioError(f"got second {arrival[kept[0]]:g}", file=file, line=int(columns.line[kept[0]]),
+    kept = None if not (back or dropped) else _kept(columns, sort=bool(back))
+    least = 0 if kept is None else int(kept[0])
+    if columns.arrival[least] < 0:
+        raise ScenarioError(f"got second {columns.arrival[least]:g}", file=file, line=int(columns.line[least]),
                             allowed="seconds from 0 on")
     start, ids = _prefixes(columns, kept)
 
-    def pick(values: IntArray | None) -> IntArray | None:
-        return None if values is None else values[kept]
+    def pick(values: npt.NDArray[Any] | None) -> Any:
+        if values is None or kept is None:
+            return values
+        out = Growing(values.dtype)
+        for part in slices(kept.size):
+            out.add(values[kept[part]])
+        return out.array()
 
     return TrafficLog(
-        file=file, format=format_, arrival=arrival[kept], prompt=columns.prompt[kept], output=columns.output[kept],
-        line=columns.line[kept], classes=columns.classes, class_code=pick(columns.class_code),
-        session=pick(columns.session), client=pick(columns.client), prefix_start=start, prefix_ids=ids,
-        dropped=(dropped, first),
+        file=file, format=format_, arrival=pick(columns.arrival), prompt=pick(columns.prompt),
+        output=pick(columns.output), line=pick(columns.line), classes=columns.classes,
+        class_code=pick(columns.class_code), session=pick(columns.session), client=pick(columns.client),
+        prefix_start=start, prefix_ids=ids, dropped=(dropped, first),
     )
 
 
-def _prefixes(columns: Columns, kept: IntArray) -> tuple[IntArray | None, IntArray | None]:
+def _kept(columns: Columns, *, sort: bool) -> IntArray:
+    """Rows that are requests, in order of time; equal times keep their order."""
+    out = Growing(np.int64)
+    for part in slices(columns.arrival.size):
+        out.add(part.start + np.flatnonzero((columns.prompt[part] > 0) & (columns.output[part] > 0)))
+    kept: IntArray = out.array()
+    return kept[np.argsort(columns.arrival[kept], kind="stable")] if sort else kept
+
+
+def _prefixes(columns: Columns, kept: IntArray | None) -> tuple[IntArray | None, IntArray | None]:
     start, ids = columns.prefix_start, columns.prefix_ids
     if start is None or ids is None:
         return None, None
-    if kept.size == columns.arrival.size and np.array_equal(kept, np.arange(kept.size)):
+    if kept is None:
         return start, ids
     counts = (start[1:] - start[:-1])[kept]
     out = np.concatenate([[0], np.cumsum(counts)])

@@ -51,6 +51,7 @@ class Request:
         outcome: one of :data:`OUTCOMES`.
         session: number of the conversation it belongs to, None if it stands alone.
         prefix: hashes of the prompt's leading blocks of 512 tokens; equal hashes are equal text (prefix cache).
+        answer_hashed: ``prefix`` goes on through the answer, so its blocks can be found by a later prompt.
         priority: of its class; higher goes first.
         deadline: simulated second at which it gives up waiting for its first admission, ``inf`` for never.
         prefilled: its prompt was computed by another engine, so its next admission needs no prefill.
@@ -81,6 +82,7 @@ class Request:
     outcome: str = "unfinished"
     session: int | None = None
     prefix: tuple[int, ...] = ()
+    answer_hashed: bool = False
     priority: int = 0
     deadline: float = math.inf
     prefilled: bool = False

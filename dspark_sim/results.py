@@ -36,7 +36,8 @@ MORE = (
     "tpot_ms_mean", "ttft_ms_p50", "ttft_ms_p99", "e2e_ms_p50", "e2e_ms_p99", "step_gap_ms_p50", "step_ms_mean",
     "batch_tokens_mean", "padded_tokens_mean", "requests_decoding_mean", "requests_waiting_mean", "utilisation",
     "time_draft_share", "time_schedule_share", "time_verify_share", "time_other_share", "time_idle_share",
-    "preemptions", "requeued", "recomputed_tokens", "prefix_hit_share", "refused", "timed_out", "gpus_mean",
+    "preemptions", "requeued", "recomputed_tokens", "prefix_hit_share", "refused", "timed_out", "overdue",
+    "gpus_mean",
 )
 _CLASS_FIGURES = (
     "throughput_tok_s_gpu", "tps_user_mean", "tps_user_p50", "tps_user_p5", "tpot_ms_p50", "tpot_ms_p99", "ttft_ms_p50",
@@ -102,6 +103,8 @@ class Results:
         folder: the run folder, None if nothing was written.
         interrupted: the run was stopped; figures cover the replications that had finished.
         runs: the raw tables (:class:`~dspark_sim.simulate.ArmRun`) when the caller kept them.
+        open_loop: requests came whether or not earlier ones were done: throughput is the traffic's own, so the table
+            begins with what users got.
     """
 
     name: str
@@ -114,6 +117,7 @@ class Results:
     folder: Path | None = None
     interrupted: bool = False
     runs: Sequence[Any] = ()
+    open_loop: bool = False
 
     @property
     def failed(self) -> bool:

@@ -195,15 +195,13 @@ class Roster:
     # -- after a step ------------------------------------------------------------------------------------------
     def finish_rows(self, ended: list[int], now: float) -> None:
         """Take finished rows out, the last first; then end them in row order, for that is the order of the tables."""
-        gone = [self._remove(i) for i in reversed(ended)]
+        gone = [self._remove(i, complete=True) for i in reversed(ended)]
         for request in reversed(gone):
             self._finish(request, now)
 
     def complete_prompts(self, now: float) -> tuple[int, list[float]]:
-        """Prompts that are done emit one token, and decode from the next step on or are handed over.
-
-        Returns how many there are, and the gaps of those that were recomputed after a preemption: their users waited.
-        """
+        """Prompts that are done emit one token, and decode from the next step on or are handed over. Returns how many
+        there are, and the gaps of those that were recomputed after a preemption: their users waited."""
         done, gaps = self.prompts.done(), []
         for item in done:
             request = item.request
@@ -236,7 +234,7 @@ class Roster:
         self.fresh += 1
         self.kv_tokens += request.prompt_tokens + request.emitted
 
-    def _remove(self, i: int) -> Request:
+    def _remove(self, i: int, *, complete: bool = False) -> Request:
         """Take row ``i`` out of the batch; its sums go back to the request, its blocks and slot to the engine."""
         _, _, context, *_, blocks, _, slot, _, joined, _, shared = self.batch.ints[:RING_ROW, i].tolist()
         self.kv_tokens -= context
@@ -248,6 +246,9 @@ class Roster:
         request.steps += steps
         if not self.rows.partial:
             request.drafted += steps * self.rows.block_size
+        if complete and request.answer_hashed and self.prefixes is not None:
+            known = request.prompt_tokens + request.output_tokens - 1  # the last token has no KV
+            shared = self.prefixes.insert(request.prefix, shared, min(known // PREFIX_TOKENS, len(request.prefix)))
         self._free(request, blocks, shared, slot)
         return request
 

@@ -106,7 +106,7 @@ def summarise(
         name=scenario.name, description=scenario.description or "", seed=scenario.seed,
         replications=scenario.replications, arms=tuple(arms), warnings=tuple(dict.fromkeys(warnings + doubts)),
         assumptions=(*what_if_notes(scenario.what_if), *assumptions(setups), *traffic_assumptions(scenario.workload)),
-        interrupted=interrupted,
+        interrupted=interrupted, open_loop=scenario.workload.arrival.kind not in ("closed", "sessions"),
     )
 
 

@@ -41,8 +41,8 @@ class Demand(StrictModel):
     peak_users: int | None = Field(default=None, ge=1, le=10**9, description="closed loops: users in the busiest hour")
     hours: Annotated[tuple[Share, ...], Field(strict=False)] | Literal["workload"] | None = Field(
         default=None,
-        description="24 shares of the peak, one per hour, or workload: a diurnal rate's or a long log's own; absent: "
-        "the peak all day",
+        description="24 shares of the peak, one per hour, or workload: a daily rate's or a long log's own; absent: the "
+        "workload's if it tells a day, else the peak all day",
     )
 
     @model_validator(mode="after")

@@ -59,16 +59,17 @@ class Session:
     def request(self, k: int) -> Request:
         """Turn k; its arrival is NaN until it is sent.
 
-        Its prefix hashes are those of the whole blocks of its prompt, which begins with all that was said before: a
-        prefix cache that kept an earlier turn finds it.
+        Its prefix hashes are those of the whole blocks of its prompt, which begins with all that was said before, and of
+        its answer, which the next prompt repeats: a prefix cache that kept an earlier turn finds both.
         """
         turn = self.turns[k]
         request = Request(self.first_id + k, self.class_index, math.nan, turn.prompt, turn.output, turn.text)
         request.session = self.number
         mine = (self.number + self.classes) << _BLOCK_BITS
         common = self.class_index << _BLOCK_BITS
-        blocks = turn.prompt // BLOCK_TOKENS
+        blocks = (turn.prompt + turn.output) // BLOCK_TOKENS
         shared = min(self.shared_blocks, blocks)
+        request.answer_hashed = True
         request.prefix = (*range(common, common + shared), *range(mine + shared, mine + blocks))
         return request
 

@@ -21,7 +21,7 @@ from dspark_sim.guard import Overdue, limit_s, supervised
 from dspark_sim.record import Recorder
 from dspark_sim.request import Request
 from dspark_sim.scenario_schema import MAX_INTERVALS
-from dspark_sim.traffic import Submit, Traffic, make_traffic
+from dspark_sim.traffic import SessionLoop, Submit, Traffic, make_traffic
 from dspark_sim.what_if import traffic_of
 
 if TYPE_CHECKING:
@@ -89,6 +89,7 @@ def simulate(
     try:
         with supervised(setup.name), np.errstate():
             cluster = assemble(env, setup, scenario, replication, recorder, stop.over)
+            stop.cluster = cluster
             submit = stop.counting(cluster.submit)
             stop.follow(make_traffic(env, workload, measure, scenario.seed, replication, submit))
             env.run(until=stop.event)
@@ -98,11 +99,19 @@ def simulate(
     except Overdue:  # it answered at the very moment that the watchdog gave it up
         error = f"policy {setup.policy_source.name} needed more than {limit_s():g} s for one answer"
     end = float(env.now)
+    warnings = []
     if cluster is not None:
+        dark = cluster.dark()
+        if dark is not None and error is None:
+            warnings.append(f"at the end {dark}")
+        elif dark is not None:
+            end = cluster.dark_since  # else the tables would hold all the time in which nothing can happen
         for request in cluster.unfinished():
             recorder.request(request, request.engine)
     steps, intervals = recorder.steps(), recorder.intervals(end)
-    warnings = []
+    if isinstance(stop.traffic, SessionLoop) and stop.traffic.unsent:
+        warnings.append(f"{stop.traffic.unsent} turns were never sent: their sessions ended with a turn that was "
+                        "refused or gave up waiting")
     if recorder.extrapolated:
         warnings.append(
             f"{recorder.extrapolated} of {recorder.steps_recorded} steps were larger than what profile "
@@ -121,6 +130,7 @@ class _Stop:
     def __init__(self, env: simpy.Environment, measure: Measure, scenario: Scenario) -> None:
         self.env = env
         self.traffic: Traffic | None = None
+        self.cluster: Cluster | None = None
         self.event: simpy.Event = env.event()
         self.submitted = self.ended = 0
         self.left, self.after = -1, -1.0
@@ -136,6 +146,9 @@ class _Stop:
             self.left, self.after = measure.duration_requests, measure.warmup_s
 
     def _no_end(self, _: simpy.Event) -> None:
+        dark = None if self.cluster is None else self.cluster.dark()
+        if dark is not None:
+            raise RunError(dark)
         raise RunError(
             f"not over after {self.horizon:,.0f} simulated seconds, which are {MAX_INTERVALS:,} intervals: "
             "ask for fewer requests, more traffic, or a longer interval_s"
@@ -161,6 +174,8 @@ class _Stop:
         self.ended += 1
         if request.outcome == "finished":
             self.traffic.finished(request)
+        elif isinstance(self.traffic, SessionLoop):
+            self.traffic.gone(request)
         else:
             self.env.process(self._later(request))
         if self.left > 0 and self.env.now > self.after:

@@ -11,13 +11,12 @@ import os
 import tempfile
 import weakref
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Spill", "let_go", "pieces", "roomy_folder"]
+__all__ = ["Spill", "let_go", "mapped", "pieces", "roomy_folder"]
 
 LIMIT_ROWS = 400_000  # about 60 MB of requests
 PIECE_ROWS = 1 << 16
@@ -34,10 +33,9 @@ def roomy_folder() -> str | None:
     return "/var/tmp" if os.access("/var/tmp", os.W_OK) else None
 
 
-def mapped(path: str | Path) -> mmap.mmap:
-    """A file's contents, mapped read-only; its pages are among those that :func:`let_go` lets go."""
-    with open(path, "rb") as file:
-        found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def mapped(file: int) -> mmap.mmap:
+    """An open file's contents, mapped read-only; its pages are among those that :func:`let_go` lets go."""
+    found = mmap.mmap(file, 0, access=mmap.ACCESS_READ)
     _maps.add(found)
     return found
 
@@ -99,7 +97,8 @@ class Spill:
         self._file.close()
         self._file = None
         try:
-            table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped(self._path)))).read_all()
+            with open(self._path, "rb") as file:
+                table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped(file.fileno())))).read_all()
         finally:
             os.unlink(self._path)  # the map keeps the contents until nobody uses them
         self._tables = [table]

@@ -146,9 +146,9 @@ class OpenLoop:
 class SessionLoop:
     """Sessions that begin whether or not earlier ones are over; inside each, a turn waits for the answer before it.
 
-    A turn that was refused or timed out counts as answered (after the pause of ``admission.retry_s``): the user goes
-    on with the next one. With a limit the turns of the first sessions are sent, as many as it says; so the requests
-    are the same ones in every arm, whatever the order in which they come.
+    A session ends with a turn that was refused or timed out: the next one would build on an answer that never came.
+    With a limit the turns of the first sessions are sent, as many as it says; so the requests are the same ones in
+    every arm, whatever the order in which they come, but for the rest of sessions that ended early.
 
     Args:
         env, stream, submit: the clock, the sessions, where their turns go.
@@ -158,6 +158,8 @@ class SessionLoop:
     def __init__(self, env: simpy.Environment, stream: SessionStream, submit: Submit, *, limit: int | None) -> None:
         self.env, self.stream, self.submit = env, stream, submit
         self.total: int | None = limit
+        self.limit = limit
+        self.unsent = 0  # turns of sessions that ended early
         self.open: dict[int, Session] = {}
         self.cut = 0  # turns that max_context left out, of the sessions that began
 
@@ -170,17 +172,27 @@ class SessionLoop:
         assert request.session is not None
         session = self.open[request.session]
         k = request.id - session.first_id + 1
-        if k == len(session.turns) or session.first_id + k == self.total:
+        if k == len(session.turns) or session.first_id + k == self.limit:
             del self.open[session.number]
         elif session.turns[k].think > 0:
             self.env.process(self._think(session, k))
         else:
             self._send(session, k)
 
+    def gone(self, request: Request) -> None:
+        """A turn was refused or timed out: its session is over, and its other turns are never sent."""
+        assert request.session is not None
+        session = self.open.pop(request.session)
+        end = session.first_id + len(session.turns)
+        rest = (end if self.limit is None else min(end, self.limit)) - request.id - 1
+        self.unsent += rest
+        if self.total is not None:
+            self.total -= rest
+
     def _begin(self) -> Generator[simpy.Event, Any, None]:
         for when in self.stream.arrivals():
             session = self.stream.take()
-            if self.total is not None and session.first_id >= self.total:
+            if self.limit is not None and session.first_id >= self.limit:
                 return
             if when > self.env.now:
                 yield self.env.timeout(when - self.env.now)

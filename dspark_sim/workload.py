@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.errors import ScenarioError
+from dspark_sim.growing import slices
 from dspark_sim.lengths import ConstantLengths, EmpiricalLengths, LognormalLengths
 from dspark_sim.rates import arrival_times, exact, rate_of
 from dspark_sim.request import Request
@@ -160,7 +161,7 @@ def largest_tokens(workload: Workload, class_index: int) -> int:
     arrival, group = workload.arrival, workload.classes[class_index]
     if isinstance(arrival, Replay):
         log = arrival.log
-        return int((log.prompt + log.output).max())
+        return max(int((log.prompt[part] + log.output[part]).max()) for part in slices(log.rows))
     if isinstance(arrival, Sessions):
         return arrival.max_context
     return needed(group.prompt_tokens, group.name).largest + needed(group.output_tokens, group.name).largest

@@ -168,7 +168,8 @@ def binned(engine: SlowEngine, finished: list[Request], width: float, end: float
     for k in range(bin_of(end, width) + 1):
         mine = [s for s in engine.steps if bin_of(s["end"], width) == k]
         covered = min(width, end - k * width)
-        row: dict[str, Any] = {"start": k * width, "seconds": covered, "up_s": covered, "steps": len(mine)}
+        row: dict[str, Any] = {"start": k * width, "seconds": covered, "up_s": covered, "paid_s": covered}
+        row["steps"] = len(mine)
         row["busy_s"] = in_order(s["seconds"] for s in mine)
         for name in ("draft_s", "schedule_s", "verify_s", "other_s"):
             row[name] = in_order(s[name] for s in mine)

@@ -19,9 +19,10 @@ SUMS = (
 
 
 def interval(start: float, seconds: float = 1.0, gaps: dict[int, int] | None = None, **sums: float) -> dict[str, Any]:
-    unknown = set(sums) - set(SUMS) - {"engine", "up_s"}
+    unknown = set(sums) - set(SUMS) - {"engine", "up_s", "paid_s"}
     assert not unknown, unknown
     return {"arm": "a", "replication": 0, "engine": 0, "start": start, "seconds": seconds, "up_s": seconds,
+            "paid_s": seconds,
             **dict.fromkeys(SUMS, 0.0), "gap_bin": list(gaps or {}), "gap_count": list((gaps or {}).values()), **sums}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from dspark_sim.errors import InputError
 from dspark_sim.line import Line
 from dspark_sim.request import Request
+from dspark_sim.simulate import simulate
 from tests.worlds import World
 
 OPEN = {"workload.arrival": {"kind": "poisson", "rate_per_s": 60.0}, "measure": {"mode": "whole_run", "requests": 40}}
@@ -65,6 +67,7 @@ def test_an_engine_that_fails_gives_its_requests_to_others(tmp_path: Path) -> No
     up = sum(i["up_s"] for i in run.intervals.to_pylist() if i["engine"] == 0)
     whole = sum(i["seconds"] for i in run.intervals.to_pylist() if i["engine"] == 0)
     assert whole - up == pytest.approx(0.3)
+    assert sum(i["paid_s"] for i in run.intervals.to_pylist() if i["engine"] == 0) == pytest.approx(whole)
 
 
 def test_with_every_engine_down_requests_wait_and_are_served(tmp_path: Path) -> None:
@@ -73,6 +76,28 @@ def test_with_every_engine_down_requests_wait_and_are_served(tmp_path: Path) -> 
     }})
     assert Counter(r["outcome"] for r in done) == {"finished": 40}
     assert all(r["admitted"] >= 1.1 for r in done if 0.1 < r["arrival"] < 1.1)
+
+
+FOR_EVER = {"engines": [group(count=2)],
+            "failures": [{"engine": i, "at_s": 0.1 + i / 10, "down_s": 1e9} for i in (0, 1)]}
+
+
+def test_with_every_engine_down_for_ever_the_run_says_so(tmp_path: Path) -> None:
+    scenario, (arm,) = World(tmp_path).arms(OPEN | {"cluster": FOR_EVER})
+    run = simulate(arm, scenario, 0)
+    assert run.error is not None
+    assert run.intervals.num_rows < 100  # not all the time in which nothing happens
+    assert "no engine has been in service since second 0.2" in run.error
+    assert re.search(r"and \d\d requests wait", run.error)
+    assert "down_s" in run.error
+
+
+def test_a_window_that_ends_without_any_engine_says_so(tmp_path: Path) -> None:
+    (run,) = World(tmp_path).runs(OPEN | {"cluster": FOR_EVER, "measure": {"mode": "steady", "warmup_s": 0.0,
+                                                                           "duration_s": 2.0}})
+    assert run.error is None
+    (said,) = [w for w in run.warnings if "no engine" in w]
+    assert "since second 0.2" in said
 
 
 def test_an_engine_may_be_scaled_away_the_moment_it_is_back(tmp_path: Path) -> None:
@@ -142,12 +167,15 @@ def test_autoscaling_follows_the_load(tmp_path: Path) -> None:
                       "cooldown_s": 0.4},
     }}
     (run,) = world.runs(changes)
-    up = Counter()
+    up, paid = Counter(), Counter()
     for row in run.intervals.to_pylist():
         up[int(row["start"])] += row["up_s"]
+        paid[int(row["start"])] += row["paid_s"]
     assert up[0] < 1.6
     assert max(up[3], up[4]) > 3.0
     assert up[11] < 1.1
+    assert paid[11] == pytest.approx(up[11])
+    assert sum(paid.values()) - sum(up.values()) > 0.2  # engines cost from the decision on, 0.2 s before they serve
     lost = [r for r in run.requests.to_pylist() if r["outcome"] not in ("finished", "unfinished")]
     assert not lost
 

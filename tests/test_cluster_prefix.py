@@ -53,3 +53,43 @@ def test_every_block_comes_back_and_every_prompt_is_computed_or_found(tmp_path: 
         preempted += sum(r["preemptions"] for r in done)
     assert hits > 50
     assert preempted > 10
+
+
+def test_a_later_turn_finds_the_answer_too(tmp_path: Path) -> None:
+    """Turns of 600 new tokens and answers of 500, slowly: turn 2's prompt begins with 600 + 500 known tokens, of
+    which the last one's KV was never computed: two whole blocks of 512 (the first prompt alone has one). Turn 3's with
+    2,200: four."""
+    changes = {
+        "cluster": {"engines": [{"name": "a", "count": 1}]}, "measure": {"mode": "whole_run", "requests": 9},
+        "engine": {"prefill": "chunked", "kv_blocks": 2000, "kv_block_tokens": 16, "max_num_seqs": 6},
+        "workload.arrival": {"kind": "sessions", "rate_per_s": 0.2, "turns": {"kind": "constant", "value": 3},
+                             "think_time_s": {"mean": 0.05}, "max_context": 9000},
+        "workload.prompt_tokens": {"kind": "constant", "value": 600},
+        "workload.output_tokens": {"kind": "constant", "value": 500},
+    }
+    (run,) = World(tmp_path, LARGE).runs(changes)
+    done = sorted(run.requests.to_pylist(), key=lambda r: r["id"])
+    assert [r["prompt_tokens"] for r in done[:3]] == [600, 1700, 2800]
+    assert [r["cached_tokens"] for r in done] == [0, 1024, 2048] * 3
+    (cold,) = World(tmp_path, LARGE).runs(changes | {"engine.prefix_cache": False})
+    assert not any(r["cached_tokens"] for r in cold.requests.to_pylist())
+
+
+def test_a_session_ends_with_a_turn_that_was_refused(tmp_path: Path) -> None:
+    """One place and a queue of one: most sessions are turned away, and none of them goes on as if it had an answer."""
+    changes = {
+        "cluster": {"engines": [{"name": "a", "count": 1}], "admission": {"max_queue": 1}},
+        "measure": {"mode": "whole_run", "requests": 60},
+        "engine": {"prefill": "chunked", "max_num_seqs": 1},
+        "workload.arrival": {"kind": "sessions", "rate_per_s": 20.0, "turns": {"kind": "constant", "value": 4},
+                             "think_time_s": {"mean": 0.05}, "max_context": 9000},
+    }
+    (run,) = World(tmp_path, LARGE).runs(changes)
+    done = {r["id"]: r["outcome"] for r in run.requests.to_pylist()}
+    refused = [i for i, outcome in done.items() if outcome == "refused"]
+    assert refused
+    assert set(done.values()) == {"finished", "refused"}
+    for i in refused:
+        assert not any(later in done for later in range(i + 1, 4 * (i // 4) + 4))
+    (said,) = [w for w in run.warnings if "never sent" in w]
+    assert said.startswith(f"{60 - len(done)} turns")

@@ -24,7 +24,7 @@ KINDS: dict[str, tuple[dict[str, Any], float, str]] = {
     "closed": ({"kind": "closed", "concurrency": 8}, 8.0, "users"),
     "poisson": ({"kind": "poisson", "rate_per_s": 4.0}, 4.0, "requests/s"),
     "gamma": ({"kind": "gamma", "rate_per_s": 4.0, "cv": 2.0}, 4.0, "requests/s"),
-    "piecewise": ({"kind": "piecewise", "rates": [[0, 2.0], [35, 6.0]]}, 4.0, "requests/s"),
+    "piecewise": ({"kind": "piecewise", "rates": [[0, 2.0], [35, 6.0]]}, 6.0, "requests/s"),
     "diurnal": (DIURNAL, 6.0, "requests/s"),
     "sessions": ({"kind": "sessions", "rate_per_s": 4.0, "turns": TURNS, "think_time_s": {"mean": 1}}, 4.0,
                  "sessions/s"),
@@ -60,8 +60,23 @@ def test_a_replayed_log_is_searched_by_its_rate(tmp_path: Path) -> None:
     assert scenario.workload.arrival.rate_scale == 0.5
 
 
-def test_a_day_is_told_by_a_diurnal_rate(tmp_path: Path) -> None:
-    changes = {"workload.arrival": DIURNAL, "plan.demand": {"hours": "workload"}}
+def test_a_day_is_told_by_a_piecewise_rate(tmp_path: Path) -> None:
+    """8 hours at 2, 8 at 6, 8 at 4 per second: the peak is 6, and the day needs two thirds of it on average."""
+    rates = [[0, 2.0], [8 * 3600, 6.0], [16 * 3600, 4.0], [86400, 2.0]]
+    scenario = load_scenario(write_queue(tmp_path, {"workload.arrival": {"kind": "piecewise", "rates": rates}}))
+    need = need_of(scenario, load_axis(scenario))
+    assert need.peak == pytest.approx(6.0)
+    assert need.hours == pytest.approx([1 / 3] * 8 + [1.0] * 8 + [2 / 3] * 8)
+    assert not need.flat
+    short = [[0, 2.0], [30, 60.0], [31, 2.0]]  # a spike of a second is no day, but it is the peak
+    scenario = load_scenario(write_queue(tmp_path, {"workload.arrival": {"kind": "piecewise", "rates": short}}))
+    need = need_of(scenario, load_axis(scenario))
+    assert (need.peak, need.flat) == (60.0, True)
+
+
+@pytest.mark.parametrize("demand", [{"hours": "workload"}, {}])
+def test_a_day_is_told_by_a_diurnal_rate(tmp_path: Path, demand: dict[str, Any]) -> None:
+    changes = {"workload.arrival": DIURNAL, "plan.demand": demand}
     scenario = load_scenario(write_queue(tmp_path, changes))
     need = need_of(scenario, load_axis(scenario))
     assert max(need.hours) == 1.0

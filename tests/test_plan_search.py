@@ -10,11 +10,12 @@ from dspark_sim.plan_search import Bracket, bracket_of, search
 
 
 def driven(verdict, start: float = 4.0, *, resolution: float = 0.05, least: float = 0.0625, most: float = 256.0,
-           whole: bool = False) -> Bracket:
+           whole: bool = False, factor: float = 2.0) -> Bracket:
     def rounded(load: float) -> float:
         return float(round(load)) if whole else load
 
-    steps = search(start, least=least, most=most, resolution=resolution, rounded=rounded)
+    steps = search(start, least=least, most=most, resolution=resolution, rounded=rounded,
+                   factor=factor)
     try:
         load = next(steps)
         while True:
@@ -140,3 +141,17 @@ def test_the_interval_is_clopper_and_pearsons_where_replications_agree() -> None
     assert (a.share, a.requests) == (0.9, 20)
     assert a.low == pytest.approx(0.6830, abs=1e-4)  # 18 of 20, tables
     assert a.high == pytest.approx(0.9877, abs=1e-4)
+
+
+def test_a_good_guess_ends_at_once_and_a_bad_one_soon() -> None:
+    """Capacity 100, steps that begin at 1.09: from a guess within 9 % two loads; from half of it no creeping."""
+    def looked_at(start: float) -> int:
+        loads: list[float] = []
+        found = driven(lambda load: (loads.append(load), "pass" if load <= 100.0 else "fail")[1], start,
+                       resolution=0.1, most=1e4, factor=1.09)
+        assert found.low <= 100.0 < found.high <= 1.1 * found.low
+        return len(loads)
+
+    assert [looked_at(start) for start in (95.0, 105.0)] == [2, 2]
+    assert looked_at(50.0) <= 9
+    assert looked_at(200.0) <= 9

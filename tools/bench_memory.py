@@ -61,7 +61,8 @@ def write(folder: Path, text: str) -> Path:
 def by_requests(folder: Path, requests: int, engines: int) -> Path:
     """Short requests on many engines, each engine half busy."""
     return write(folder, SCENARIO.format(
-        cluster=f"cluster: {{engines: [{{name: node, count: {engines}}}], router: round_robin}}", lengths=LENGTHS, interval=1.0,
+        cluster=f"cluster: {{engines: [{{name: node, count: {engines}}}], router: round_robin}}",
+        lengths=LENGTHS, interval=1.0,
         arrival=f"{{kind: poisson, rate_per_s: {40 * engines}}}",
         measure=f"{{mode: whole_run, requests: {requests}}}",
     ))

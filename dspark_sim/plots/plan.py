@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from matplotlib.ticker import FuncFormatter
 
 from dspark_sim.plots.style import LINES, MARKERS, colours, figure, finish, save
@@ -81,40 +82,46 @@ def cost(found: PlanResults) -> Figure | None:
     fig, axes = figure(11.5, 1.7 + 0.55 * len(arms), columns=2 if priced else 1)
     palette = colours(len(found.arms))
     names = [arm.arm for arm in found.arms]
-    for y, arm in enumerate(arms):
-        s, colour = arm.sizing, palette[names.index(arm.arm)]
-        assert s.gpus is not None
-        best = s.gpus_best or s.gpus
-        axes[0].barh(y, s.gpus, color=colour, height=0.55)
-        axes[0].plot([best, s.gpus], [y, y], color="#222222", lw=2, solid_capstyle="butt")
-        axes[0].annotate(f"{s.gpus:,}" if best == s.gpus else f"{best:,} – {s.gpus:,}", (s.gpus, y), xytext=(5, 0),
-                         textcoords="offset points", va="center", fontsize=9)
+    marks = [palette[names.index(arm.arm)] for arm in arms]
+    gpus = [(float(s.gpus_best or s.gpus or 0), float(s.gpus or 0)) for s in (arm.sizing for arm in arms)]
+    _amounts(axes[0], gpus, marks, lambda low, high: f"{high:,.0f}" if low == high else f"{low:,.0f} – {high:,.0f}")
     axes[0].set_xlabel(f"GPUs for {found.need.peak:.4g} {found.need.unit}")
-    for y, arm in enumerate(arms):
-        s = arm.sizing
-        if len(axes) > 1 and s.cost_million is not None:
-            axes[1].barh(y, s.cost_million, color=palette[names.index(arm.arm)], height=0.55)
-            low = s.cost_million_best or s.cost_million
-            axes[1].plot([low, s.cost_million], [y, y], color="#222222", lw=2, solid_capstyle="butt")
-            axes[1].annotate(f"{s.cost_million:,.2f}", (s.cost_million, y), xytext=(5, 0), textcoords="offset points",
-                             va="center", fontsize=9)
     if len(axes) > 1:
+        money = [None if s.cost_million is None else (s.cost_million_best or s.cost_million, s.cost_million)
+                 for s in (arm.sizing for arm in arms)]
+        _amounts(axes[1], money, marks, lambda low, high: f"{high:,.2f}")
         axes[1].set_xlabel(f"{priced[0].price.currency} per million output tokens, at capacity")
     for ax in axes:
         ax.set_yticks(range(len(arms)), [arm.arm for arm in arms] if ax is axes[0] else [""] * len(arms))
-        ax.invert_yaxis()
-        widths = [bar.get_width() for bar in ax.patches if isinstance(bar, Rectangle)]
-        if max(widths) > 15 * min(widths) > 0:  # on a plain scale the small ones could not be told apart
-            ax.set_xscale("log")
-            ax.set_xlim(min(widths) / 3, max(widths) * 3)
-            ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        else:
-            ax.set_xlim(0, ax.get_xlim()[1] * 1.15)
-        ax.grid(visible=False, axis="y")
+        ax.set_ylim(len(arms) - 0.5, -0.5)
     note = ("Black lines: the range that the capacity's interval leaves. "
             + (f"Price: {priced[0].price.per_gpu_hour:g} {priced[0].price.currency} per GPU and hour "
                f"({priced[0].price.source})." if priced else "No price is known; GPUs only."))
     return finish(fig, "What does the demand take?", [note, *_source(found)])
+
+
+def _amounts(
+    ax: Axes, amounts: Sequence[tuple[float, float] | None], marks: Sequence[str], words: Callable[[float, float], str]
+) -> None:
+    """One amount per row with its range: bars from zero, or dots on a logarithmic scale, where a bar's length means
+    nothing, if the small ones could not be told apart on a plain one."""
+    known = [(y, pair) for y, pair in enumerate(amounts) if pair is not None]
+    values = [high for _, (_, high) in known]
+    wide = max(values) > 15 * min(values) > 0
+    for y, (low, high) in known:
+        if wide:
+            ax.plot([high], [y], marker="o", ms=8, color=marks[y], ls="")
+        else:
+            ax.barh(y, high, color=marks[y], height=0.55)
+        ax.plot([low, high], [y, y], color="#222222", lw=2, solid_capstyle="butt")
+        ax.annotate(words(low, high), (high, y), xytext=(8, 0), textcoords="offset points", va="center", fontsize=9)
+    if wide:
+        ax.set_xscale("log")
+        ax.set_xlim(min(values) / 3, max(values) * 3)
+        ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        ax.set_xlim(0, max(values) * 1.2 or 1.0)
+        ax.grid(visible=False, axis="y")
 
 
 def worlds(found: PlanResults) -> Figure | None:
