@@ -47,7 +47,7 @@ class Growing:
         if self._file is None:
             self._file = tempfile.TemporaryFile(prefix="dspark-sim-", dir=roomy_folder())  # noqa: SIM115
         for part in self._parts:
-            self._file.write(memoryview(part).cast("B"))
+            self._file.write(part.data.cast("B"))
         self._parts, self._held = [], 0
 
     def array(self) -> npt.NDArray[Any]:

@@ -200,7 +200,7 @@ class ReplayStream:
             share = np.array([group.share for group in workload.classes])
             draws = _draws(log, log.session, random_stream(seed, replication, "classes"), rows)
             edges = np.cumsum(share / share.sum())[:-1]
-            classes = np.searchsorted(edges, draws, side="right").astype(np.int16)
+            classes = np.searchsorted(edges, draws, side="right").astype(np.int16)  # small: one per row played
             self._class = classes[played.row - rows.start]
         rng = random_stream(seed, replication, "text")
         _skip(rng, rows.start)
@@ -242,7 +242,7 @@ class ReplayStream:
         if self._coded is not None and self._log.class_code is not None:
             of = self._coded[self._log.class_code[rows]]
         else:
-            of = self._class[part]
+            of = self._class[part].astype(np.int64)
         found = zip(rows.tolist(), copy.tolist(), of.tolist(), self._log.prompt[rows].tolist(),
                     self._log.output[rows].tolist(), text.tolist(), strict=True)
         let_go()

@@ -101,7 +101,8 @@ def cost(found: PlanResults) -> Figure | None:
 
 
 def _amounts(
-    ax: Axes, amounts: Sequence[tuple[float, float] | None], marks: Sequence[str], words: Callable[[float, float], str]
+    ax: Axes, amounts: Sequence[tuple[float, float] | None], marks: Sequence[tuple[float, float, float]],
+    words: Callable[[float, float], str],
 ) -> None:
     """One amount per row with its range: bars from zero, or dots on a logarithmic scale, where a bar's length means
     nothing, if the small ones could not be told apart on a plain one."""
