@@ -1,20 +1,21 @@
-"""A lean start for the command line: pyarrow without pandas."""
+"""A lean start for the command line and for the workers of a sweep: pyarrow without pandas."""
 
 from __future__ import annotations
 
 import importlib.abc
 import sys
 
-__all__ = ["arrow_without_pandas"]
+__all__ = ["WORKER", "arrow_without_pandas"]
 
-TABLES = {"run", "plan", "validate"}  # commands that fill Arrow tables and make no data frame
+WORKER = "a worker process"
+TABLES = {"run", "plan", "sweep", "validate", WORKER}  # those that fill Arrow tables and make no data frame
 
 
 def arrow_without_pandas(command: str) -> None:
     """Keep pyarrow from importing pandas at its first conversion, which costs a third of a second and 40 MB.
 
-    pyarrow asks once per process whether pandas can be imported. Called by the command line alone, in its own
-    process and before anything else: a program that uses the package keeps ``to_pandas``.
+    pyarrow asks once per process whether pandas can be imported. Called by the command line and by workers of
+    loky alone, in processes of their own and before anything else: a program that uses the package keeps ``to_pandas``.
     """
     if command not in TABLES or "pandas" in sys.modules:
         return

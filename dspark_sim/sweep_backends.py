@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any
 
 from dspark_sim.errors import InputError, RunError, nearest
+from dspark_sim.lean import WORKER, arrow_without_pandas
 from dspark_sim.stopping import keeping_handlers
 from dspark_sim.sweep_worker import Outcome, Task, work
 
@@ -122,6 +123,7 @@ class Backend:
 def _begin(parent: int) -> None:
     """First thing in a loky worker: Ctrl-C is the parent's business, and a parent that was killed leaves nobody."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    arrow_without_pandas(WORKER)
 
     def watch() -> None:
         import time

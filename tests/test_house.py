@@ -19,7 +19,7 @@ PACKAGE = ROOT / "dspark_sim"
 FLOORS = (
     # ground: words that everyone uses
     "errors curve staircase policy trace request shelves yamlfile yamlio yamlmodel aside guard blame atomic jsonvalues "
-    "stopping spill growing",
+    "stopping lean spill growing",
     # first floor: reading what the user wrote
     "registry policy_places parameters profile profile_curves profile_schema profile_write calibration "
     "trace_calibrate trace_import parametric traceset workload "
@@ -27,8 +27,8 @@ FLOORS = (
     "traffic_checks scenario scenario_schema scenario_cluster scenario_plan what_if arms arm_setup arm_checks "
     "router router_registry",
     # second floor: the machine
-    "kv prefix line prompts batch rows roster decide tally bins record engine traffic cluster faults autoscale assemble "
-    "simulate",
+    "kv prefix line prompts batch rows roster decide tally bins record engine traffic cluster faults autoscale "
+    "assemble simulate",
     # third floor: what it means
     "metrics userrows userview stats results notes render rundir manifest pictures runner validate report plots "
     "rank rank_define rank_worker rank_pool rank_results rank_render traffic_notes "
@@ -40,7 +40,7 @@ FLOORS = (
     "planner plan_load plan_judge plan_decide plan_search plan_tasks plan_arm plan_limits plan_demand plan_cost "
     "plan_variants plan_results plan_render plan_words plan_folder",
     # the roof: public names and the command line
-    "__init__ __main__ lean cli cli_options cli_sweep cli_policy cli_plan cli_rank cli_trace cli_profile "
+    "__init__ __main__ cli cli_options cli_sweep cli_policy cli_plan cli_rank cli_trace cli_profile "
     "cli_profile_import cli_live commands",
 )
 FLOOR = {module: level for level, modules in enumerate(FLOORS) for module in modules.split()}

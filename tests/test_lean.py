@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.small_world import make
+
 SMALL = ["--set", "replications=1", "--set", "measure.warmup_s=1", "--set", "measure.duration_s=1", "--no-plots"]
 PROGRAM = """
 import sys
@@ -25,6 +27,26 @@ def test_run_imports_no_pandas(tmp_path: Path) -> None:
                           check=True)
     assert done.stderr.strip().splitlines()[-1] == "False"
     assert (tmp_path / "out" / "requests.parquet").is_file()
+
+
+def test_workers_of_a_sweep_import_no_pandas(tmp_path: Path) -> None:
+    """Asked of a policy: it runs where the worker computes, and pyarrow has read its trace by then."""
+    (tmp_path / "spy.py").write_text("""
+import sys
+from dspark_sim.policy import BudgetPolicy
+
+
+class Spy(BudgetPolicy):
+    def start(self, setup):
+        open("seen", "a").write(f"{'pyarrow' in sys.modules} {'pandas' in sys.modules}\\n")
+
+    def token_budget(self, view):
+        return 0
+""")
+    path = make(tmp_path, "  - {name: spy, drafter: dspark, policy: ./spy.py}\n")
+    subprocess.run([sys.executable, "-m", "dspark_sim", "sweep", str(path), "--over", "seed=1,2", "--jobs", "2",
+                    "--replications", "1", "--no-plots", "--quiet"], cwd=tmp_path, capture_output=True, check=True)
+    assert set((tmp_path / "seen").read_text().splitlines()) == {"True False"}
 
 
 def test_a_program_keeps_its_data_frames(tmp_path: Path) -> None:
