@@ -123,6 +123,14 @@ def test_bench_one_batch_gives_steps_and_a_cost_per_kv_token(tmp_path: Path) -> 
     assert cost.step(64, 64, 64 * 2000, 0) == pytest.approx(0.01 + 64e-4 + 64e-8 * 2000)
 
 
+def test_longer_contexts_are_brought_to_the_curves_own(tmp_path: Path) -> None:
+    """Only batch 4 was measured at a longer context; the curve is at the median one."""
+    rows = [one_batch(b, 0.01 + 1e-4 * b + 1e-7 * b * (i + 16), i) for b, i in ((4, 512), (4, 4096), (8, 512))]
+    made = profile(tmp_path, read_sglang([lines(tmp_path / "r.jsonl", *rows)]))
+    assert made.measured_context == 528
+    assert [made.verify(b) for b in (4, 8)] == pytest.approx([0.0104 + 4e-7 * 528, 0.0108 + 8e-7 * 528], rel=1e-4)
+
+
 def test_bench_serving_multiplies_either_figure(tmp_path: Path) -> None:
     rows = [serve_sglang(c, 5.0, accept_length=2.0) for c in (4, 8)]
     file = lines(tmp_path / "s.jsonl", *rows)
