@@ -301,3 +301,10 @@ def test_without_a_trace_there_are_no_documents() -> None:
 def test_a_class_without_documents_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"class 'chat'.* no document of domain 'chat'; allowed: math"):
         document_pools(workload(), ("math",), 1, 0)
+
+
+def test_turns_of_sessions_take_no_list_in_its_order() -> None:
+    talks = {"kind": "sessions", "rate_per_s": 2.0, "turns": {"kind": "constant", "value": 2}, "max_context": 9000}
+    listed = {"kind": "empirical", "values": [3, 5], "order": "listed"}
+    with pytest.raises(ScenarioError, match="has no effect on sessions"):
+        workload(arrival=talks, classes__math__prompt_tokens=listed, classes__chat__prompt_tokens=listed)
