@@ -304,7 +304,8 @@ def test_a_class_without_documents_is_refused() -> None:
 
 
 def test_turns_of_sessions_take_no_list_in_its_order() -> None:
-    talks = {"kind": "sessions", "rate_per_s": 2.0, "turns": {"kind": "constant", "value": 2}, "max_context": 9000}
+    talks = {"kind": "sessions", "rate_per_s": 2.0, "turns": {"kind": "constant", "value": 2},
+             "think_time_s": {"mean": 0.5}, "max_context": 9000}
     listed = {"kind": "empirical", "values": [3, 5], "order": "listed"}
     with pytest.raises(ScenarioError, match="has no effect on sessions"):
         workload(arrival=talks, classes__math__prompt_tokens=listed, classes__chat__prompt_tokens=listed)
