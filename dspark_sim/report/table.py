@@ -108,6 +108,8 @@ FIGURES = {c.key: c for c in (
            scale=100),
     Column("refused", "refused", help="requests that a full queue turned away; mean over replications"),
     Column("timed_out", "timed out", help="requests that gave up waiting; mean over replications"),
+    Column("overdue", "overdue", help="requests that were unfinished at the end and beyond their SLA; mean over "
+           "replications"),
     Column("gpus_mean", "GPUs", help="GPUs that are paid for, mean over the window"),
 )}
 
