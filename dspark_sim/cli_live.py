@@ -21,7 +21,10 @@ _live = typer.Typer(add_completion=False, context_settings={"help_option_names":
 @guarded
 def validate_live(
     drafter: Annotated[Path, typer.Option("--drafter", metavar="FOLDER", help="A drafter's checkpoint.")],
-    prompts: Annotated[Path, typer.Option("--prompts", metavar="FILE", help="JSONL with domain and prompt.")],
+    prompts: Annotated[
+        list[Path], typer.Option("--prompts", metavar="PATH", help="The drafter's corpus (a folder of trace sample), "
+                                 "or JSONL files with domain and prompt; may be repeated.")
+    ],
     target: Annotated[
         str, typer.Option("--target", help="gemma-3-270m, or the folder of a Hugging Face causal LM.")
     ] = "gemma-3-270m",

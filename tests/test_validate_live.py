@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from dspark_sim.cli import app
+from dspark_sim.errors import InputError
 from dspark_sim.lab import live_validate
 from dspark_sim.lab.checkpoint import save_drafter
+from dspark_sim.lab.corpus import Document, read_prompts, write_part
+from dspark_sim.lab.live_plan import pick_prompts
 from dspark_sim.lab.live_timing import sizes
 from dspark_sim.stats import Figure
-from dspark_sim.validate_live import drift, error_of, read_result, sentences, tables
+from dspark_sim.validate_live import FORMAT, QUANTITIES, drift, error_of, read_result, sentences, tables
 from dspark_sim.validate_live_page import BEGIN, END, section
 from tests.lab_models import save_target, tiny_drafter, tiny_target
 
@@ -134,7 +139,8 @@ def test_mistakes_are_sentences(world: Path, tmp_path: Path) -> None:
         (("--arms", "early_stop"), {"drafter": "mtp"}, "early_stop needs confidences; this drafter has none"),
         (("--concurrency", "4,x"), {}, "--concurrency: got '4,x'"),
         (("--concurrency", "8"), {}, "got 8, with 4 requests"),
-        (("--requests", "40"), {}, "has 8 prompts of 2 to 256 tokens"), (("--split", "hold-out"), {}, "'held-out'"),
+        (("--requests", "40"), {}, "prompts.jsonl: 8 prompts of 2 to 256 tokens"),
+        (("--split", "hold-out"), {}, "'held-out'"),
         (("--tokens", "600"), {}, "--tokens: got 600"), (("--device", "tpu"), {}, "device 'tpu'"),
         (("--dtype", "float23"), {}, "float32"), (("--out", str(tmp_path / "there")), {}, "no live validation"),
         (("--write-docs", str(world / "prompts.jsonl")), {}, "has no place for results"),
@@ -188,6 +194,44 @@ def test_figures_and_words() -> None:
     assert any("accepts -3.0 ± 1.0 % (96 requests), more than chance" in text for text in said)
     assert any("NOT LOSSLESS" in text for text in said)
     assert "| fixed:3 | 50 ± 1 | 40 ± 1 | +25.0 % ± 1.0 | NO |" in section(result)
+
+
+def test_prompts_of_a_corpus_and_of_files(world: Path, tmp_path: Path) -> None:
+    target = tiny_target("gemma3", tokenizer=True)
+    files = [world / "prompts.jsonl"]
+    every = pick_prompts(files, target, 8, split="all")
+    assert [p.domain for p in every[:4]] == ["math", "chat", "math", "chat"]
+    held = {p.id for p in read_prompts(files) if p.held_out}
+    assert {p.id for p in pick_prompts(files, target, 2)} == held
+    assert [len(p.tokens) for p in pick_prompts(files, target, 2, split="all", longest=8)] == [4, 4]  # with templates
+    documents = [Document(7 - i, "math", "held-out" if i > 1 else "train", np.array([2, 5 + i]), np.array([4]), True)
+                 for i in (0, 1, 2, 3, 3)]
+    (tmp_path / "corpus.json").write_text('{"format": "dspark-sim corpus 1"}', encoding="utf-8")
+    write_part(tmp_path, 0, documents)
+    assert [(p.id, p.tokens) for p in pick_prompts([tmp_path], target, 2)] == [(4, (2, 8)), (5, (2, 7))]
+    write_part(tmp_path, 0, [replace(documents[3], prompt=np.array([2, 64]))])
+    with pytest.raises(InputError, match="holds token 64"):
+        pick_prompts([tmp_path], target, 1)
+
+
+def test_the_picture_is_drawn_from_the_result_alone(tmp_path: Path) -> None:
+    from dspark_sim.plots.live import draw_live
+
+    def figure(mean: float, half: float | None) -> dict[str, float | None]:
+        return {"mean": mean, "ci95_low": None if half is None else mean - half,
+                "ci95_high": None if half is None else mean + half}
+
+    records = [{"concurrency": c, "arm": arm, "quantity": q, "predicted": figure(3, 0.1), "measured": figure(2.9, half)}
+               for c, half in ((1, None), (4, 0.2)) for arm in ("no_spec", "fixed:3") for q in QUANTITIES]
+    result = {"format": FORMAT, "date": "2026-01-01T", "machine": {"device": "x"}, "requests": 4,
+              "plan": {"target": "t", "drafter_name": "d", "tokens": 8, "temperature": 1.0, "repeat": 2, "samples": 2},
+              "loads": [{"concurrency": c, "records": [r for r in records if r["concurrency"] == c]} for c in (1, 4)]}
+    (tmp_path / "live.json").write_text(json.dumps(result), encoding="utf-8")
+    [picture] = draw_live(tmp_path)
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    (tmp_path / "live.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="no result of `validate live`"):
+        draw_live(tmp_path)
 
 
 def test_cases_are_still_cases() -> None:

@@ -23,7 +23,7 @@ SPLITS = ("held-out", "all")
 
 
 def validate_live_command(
-    target: str, drafter: Path, prompts: Path, *, arms: str, concurrency: str, tokens: int, temperature: float,
+    target: str, drafter: Path, prompts: list[Path], *, arms: str, concurrency: str, tokens: int, temperature: float,
     seed: int, repeat: int, requests: int, longest: int, split: str, samples: int | None, rounds: int,
     check: tuple[int, int], calibrate: bool, replay: bool, threads: int | None, device: str, dtype: str,
     out: Path | None, docs: Path | None, form: str, quiet: bool, plots: bool,

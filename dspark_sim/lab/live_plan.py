@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dspark_sim.errors import InputError, PolicyLoadError, shown
-from dspark_sim.lab.corpus import read_prompts
+from dspark_sim.lab.corpus import read_corpus, read_prompts
 from dspark_sim.lab.drafters import Drafter
 from dspark_sim.lab.target import Target
 from dspark_sim.policy_places import is_name
@@ -170,14 +170,16 @@ def parse_concurrency(text: str) -> tuple[int, ...]:
 
 
 def pick_prompts(
-    path: Path, target: Target, requests: int, *, split: str = "held-out", longest: int = 256, shortest: int = 2,
+    paths: Sequence[Path], target: Target, requests: int, *, split: str = "held-out", longest: int = 256,
+    shortest: int = 2,
 ) -> list[LivePrompt]:
-    """The first ``requests`` prompts of a JSONL file, the domains taking turns.
+    """The first ``requests`` prompts of some files or of a corpus, the domains taking turns.
 
     Args:
-        path: lines with ``domain`` and ``prompt``, as ``trace sample`` reads them.
+        paths: JSONL files with ``domain`` and ``prompt``, as ``trace sample`` reads them (the same files in the same
+            order: which prompts are held out depends on both); or one folder that it wrote.
         target: with its tokenizer.
-        split: ``held-out``: those that training on this file never saw; ``all``.
+        split: ``held-out``: those that training never saw; ``all``.
         longest, shortest: in tokens; others are left out.
 
     Raises:
@@ -185,20 +187,31 @@ def pick_prompts(
     """
     if not 1 <= requests <= MAX_REQUESTS:
         raise InputError(f"got {requests}", key="--requests", allowed=f"1 to {MAX_REQUESTS}")
-    chosen = [p for p in read_prompts([path]) if split == "all" or p.held_out]
     turns: dict[str, list[LivePrompt]] = {}
-    for p in chosen:
-        ids = tuple(int(i) for i in target.tokenizer(p.text).input_ids)
-        if shortest <= len(ids) <= longest:
-            turns.setdefault(p.domain, []).append(LivePrompt(p.id, p.domain, ids))
+    for p in _prompts(paths, target, split):
+        if shortest <= len(p.tokens) <= longest:
+            turns.setdefault(p.domain, []).append(p)
     out: list[LivePrompt] = []
     while len(out) < requests and any(turns.values()):
         out += [own.pop(0) for own in turns.values() if own]
     if len(out) < requests:
-        raise InputError(f"has {len(out)} {'prompts' if split == 'all' else 'held-out prompts'} of {shortest} to "
-                         f"{longest} tokens", file=path,
+        names, kind = ", ".join(p.name for p in paths), "prompts" if split == "all" else "held-out prompts"
+        raise InputError(f"{names}: {len(out)} {kind} of {shortest} to {longest} tokens", key="--prompts",
                          allowed=f"{requests} (--requests), a longer --max-prompt-tokens, or --split all")
     return out[:requests]
+
+
+def _prompts(paths: Sequence[Path], target: Target, split: str) -> list[LivePrompt]:
+    if len(paths) == 1 and paths[0].is_dir():
+        found = read_corpus(paths[0], split=None if split == "all" else split)
+        unique = {d.prompt_id: LivePrompt(d.prompt_id, d.domain, tuple(d.prompt.tolist())) for d in found}
+        strange = next((p for p in unique.values() if max(p.tokens) >= target.vocab_size), None)
+        if strange is not None:
+            raise InputError(f"prompt {strange.id} holds token {max(strange.tokens)}", file=paths[0],
+                             allowed=f"a corpus of target {target.name}, tokens 0 to {target.vocab_size - 1}")
+        return [unique[number] for number in sorted(unique)]
+    return [LivePrompt(p.id, p.domain, tuple(int(i) for i in target.tokenizer(p.text).input_ids))
+            for p in read_prompts(paths) if split == "all" or p.held_out]
 
 
 def prompts_sha256(prompts: Sequence[LivePrompt]) -> str:
