@@ -128,11 +128,11 @@ def sentences(result: Record) -> list[tuple[str, bool]]:
     out: list[tuple[str, bool]] = []
     for load in result["loads"]:
         c = load["concurrency"]
-        timing = load["timing"]
-        out.append((f"{c} at once: the same steps took {load['drift_pct']:+.1f} % longer after the runs than before "
-                    f"them; while timed, half of a size's timings lay within ± {100 * timing['spread']:.1f} %, and "
+        timing, drifted = load["timing"], load["drift_pct"]
+        out.append((f"{c} at once: the same steps took {abs(drifted):.1f} % {'longer' if drifted >= 0 else 'less'} after the "
+                    f"runs than before them; while timed, half of a size's timings lay within ± {100 * timing['spread']:.1f} %, and "
                     f"interruptions raised the mean {100 * (timing['factor'] - 1):.1f} % above the median",
-                    abs(load["drift_pct"]) > 10))
+                    abs(drifted) > 10))
         for arm in load["arms"]:
             if arm["error"] is not None:
                 out.append((f"{c} at once: arm {arm['arm']} ended: {arm['error']}", True))

@@ -123,6 +123,11 @@ def test_a_failing_policy_is_told_and_the_others_are_finished(world: Path, tmp_p
     result = read_result(tmp_path / "out" / "live.json")
     assert {r["arm"] for r in result["records"]} == {"no_spec"}
     assert result["greedy"] == []
+    bad.write_text(bad.read_text().replace(" + (view.step == 2)", ""), encoding="utf-8")
+    again = call(world, "--out", str(tmp_path / "out"), "--arms", f"no_spec,{bad}:Bad", "--repeat", "1", "--no-replay",
+                 "--temperature", "0", "--check-requests", "0")
+    assert again.exit_code == 0, again.output
+    assert len(read_result(tmp_path / "out" / "live.json")["records"]) == 8
 
 
 def test_mistakes_are_sentences(world: Path, tmp_path: Path) -> None:

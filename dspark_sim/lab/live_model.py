@@ -147,6 +147,7 @@ class LiveModel:
     def verify(self, place: Sequence[int], block: Block | None, lengths: IntArray) -> tuple[Verdict, Passed]:
         """One pass of the target over every anchor and ``lengths`` (R,) draft tokens; decides what is kept."""
         device, drafter = self.target.device, self.drafter
+        lengths = lengths.copy()  # a policy may answer with an array of the engine's own, which torch cannot take
         rows, widths = np.asarray(place), lengths + 1
         begin = np.cumsum(widths) - widths
         column = np.arange(int(widths.sum())) - np.repeat(begin, widths)

@@ -80,7 +80,7 @@ class Pieces:
         return found
 
     def once(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """The piece, made now if it is not there."""
-        if not self.has(name):
+        """The piece; made now if it is not there, or tells of a failure: perhaps something was mended since."""
+        if not self.has(name) or self.read(name).get("error"):
             self.write(name, make())
         return self.read(name)

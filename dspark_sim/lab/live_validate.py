@@ -91,7 +91,7 @@ def _load(work: LiveWork, c: int) -> dict[str, Any]:
         for setup in order:
             if any(run["error"] for run in done[setup.name]):
                 continue
-            name = f"c{c}/runs/{repeat}-{_plain_name(setup.name)}.json"
+            name = f"c{c}/runs/{repeat}-{_plain_name(setup)}.json"
             done[setup.name].append(pieces.once(name, partial(_live, work, scenario, setup, repeat)))
     after = pieces.once(f"c{c}/timing-after.json", lambda: _timed(work, c, None).to_dict())
     records, arms, on_gpu = [], [], work.target.device.type == "cuda"
@@ -104,7 +104,7 @@ def _load(work: LiveWork, c: int) -> dict[str, Any]:
         elif error is None:
             records += compared(c, setup.name, simulated, [run["figures"] for run in runs], on_gpu)
             if work.replay and setup.trace is not None and plan.temperature > 0:
-                key = f"c{c}/replay-{_plain_name(setup.name)}-{plan.repeat}.json"
+                key = f"c{c}/replay-{_plain_name(setup)}-{plan.repeat}.json"
                 arm["replay_pct"] = pieces.once(key, partial(_replay, work, scenario, setup, runs))
         arms.append(arm)
     return {
@@ -113,8 +113,10 @@ def _load(work: LiveWork, c: int) -> dict[str, Any]:
     }
 
 
-def _plain_name(arm: str) -> str:
-    return "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in arm)
+def _plain_name(setup: ArmSetup) -> str:
+    """An arm as part of a file's name; with the hash of a policy that may be edited."""
+    name, source = "".join(ch if ch.isalnum() or ch in "._-" else "-" for ch in setup.name), setup.policy_source
+    return name if source.shipped else f"{name[-60:]}-{source.sha256[:8]}"
 
 
 def _timed(work: LiveWork, c: int, name: str | None) -> Timing:
@@ -174,7 +176,7 @@ def _live(work: LiveWork, path: Path, setup: ArmSetup, repeat: int) -> dict[str,
 
         from dspark_sim.atomic import written_aside
 
-        name = f"c{setup.engine.max_num_seqs}/runs/{repeat}-{_plain_name(setup.name)}.steps.parquet"
+        name = f"c{setup.engine.max_num_seqs}/runs/{repeat}-{_plain_name(setup)}.steps.parquet"
         with written_aside(work.pieces.path(name)) as aside:
             pq.write_table(live.run.steps, aside, compression="zstd")
     return {
@@ -191,7 +193,7 @@ def _replay(work: LiveWork, path: Path, setup: ArmSetup, runs: Sequence[dict[str
     scenario, _ = setups_of(path)
     return replay_difference(scenario, setup, work.target, work.drafter, work.prompts,
                              [(run["outputs"], run["steps"]) for run in runs], work.plan.seed,
-                             work.pieces.path(f"c{c}/replay/{_plain_name(setup.name)}-{len(runs)}"))
+                             work.pieces.path(f"c{c}/replay/{_plain_name(setup)}-{len(runs)}"))
 
 
 def _announce(work: LiveWork, c: int, expected: dict[str, Any]) -> None:
@@ -224,6 +226,6 @@ def _greedy(work: LiveWork) -> list[dict[str, Any]]:
                      compare_greedy(work.target, some, reference, run.outputs))
             return {"arm": setup.name, **found.to_dict()}
 
-        out.append(work.pieces.once(f"greedy/{_plain_name(setup.name)}.json", make))
+        out.append(work.pieces.once(f"greedy/{_plain_name(setup)}.json", make))
     return out
 
