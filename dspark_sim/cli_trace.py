@@ -135,7 +135,7 @@ def trace_train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1500,
     sequences: Annotated[int, typer.Option("--sequences", min=1, help="Responses per step.")] = 8,
     anchors: Annotated[int, typer.Option("--anchors", min=1, help="Blocks per response.")] = 16,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Peak; warm-up, then a cosine.")] = 1e-3,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Peak; warm-up, then a cosine.")] = 5e-4,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of weights and batches.")] = 0,
     precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "bfloat16",
     validation: Annotated[
@@ -144,6 +144,9 @@ def trace_train(
     device: Device = "auto",
     threads: Threads = None,
     plot: Annotated[bool, typer.Option("--plot/--no-plots", help="Draw the loss curve.")] = True,
+    warm: Annotated[
+        bool, typer.Option("--warm-start/--cold-start", help="Begin with a linear prediction of the target's state.")
+    ] = True,
 ) -> None:
     """Train a drafter; a run that was stopped or killed goes on where it was."""
     from dspark_sim.commands.trace_train import layers_of, train_command
@@ -152,7 +155,7 @@ def trace_train(
                   rank=rank, confidence=confidence, draft_vocabulary=draft_vocabulary,
                   layer_ids=layers_of(target_layers), steps=steps, sequences=sequences, anchors=anchors,
                   learning_rate=learning_rate, seed=seed, precision=precision, validation=validation, device=device,
-                  threads=threads, plot=plot)
+                  threads=threads, plot=plot, warm=warm)
 
 
 @traces.command("collect")

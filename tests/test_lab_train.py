@@ -11,11 +11,13 @@ from torch.nn.functional import cross_entropy, softmax
 
 from dspark_sim.errors import InputError
 from dspark_sim.lab.batches import make_batch
+from dspark_sim.lab.corpus import Document, write_part
 from dspark_sim.lab.features import FeatureStore, build_store, draft_vocabulary_of
 from dspark_sim.lab.losses import LossWeights, position_loss, position_weights
 from dspark_sim.lab.setup import default_layers, fold_scale, new_drafter
 from dspark_sim.lab.target import Target
-from dspark_sim.lab.train import TrainSettings, train
+from dspark_sim.lab.train import TrainSettings, evaluate, train
+from dspark_sim.lab.warm import fit_ridge, warm_start
 from tests.lab_corpus import corpus_of
 from tests.lab_models import tiny_target
 
@@ -206,3 +208,54 @@ def test_other_settings_are_refused(target: Target, store: FeatureStore, tmp_pat
     state.write_bytes(state.read_bytes()[:50])
     with pytest.raises(InputError, match="damaged training checkpoint"):
         train(drafter, store, TrainSettings(steps=2), checkpoint=state)
+
+
+# -- the warm start -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(target: Target, tmp_path_factory: pytest.TempPathFactory) -> FeatureStore:
+    """Text that the target wrote itself, so that there is something to predict."""
+    from dspark_sim.lab.sample import respond
+
+    folder = tmp_path_factory.mktemp("written")
+    corpus_of(target, folder / "corpus", documents=2, parts=1)
+    prompts = [[4 + i % 50, 5, 6 + i % 7] for i in range(48)]
+    answers = respond(target, prompts, 24, 1.0, torch.Generator().manual_seed(0))
+    write_part(folder / "corpus", 0, [
+        Document(i, "math", "train", np.array(p), np.array(a), e)
+        for i, (p, (a, e)) in enumerate(zip(prompts, answers, strict=True))
+    ])
+    build_store(target, folder / "corpus", folder / "store", (0, 2, 3))
+    return FeatureStore(folder / "store")
+
+
+@pytest.mark.parametrize("kind", ["dspark", "dflash", "eagle3", "mtp"])
+def test_a_warm_start_predicts_the_first_token_better(kind: str, target: Target, written: FeatureStore) -> None:
+    def first(warm: bool) -> float:
+        drafter = new_drafter(target, kind, block_size=2, rank=16, layer_ids=(0, 2, 3))  # type: ignore[arg-type]
+        if warm:
+            warm_start(drafter, fit_ridge(drafter, written, penalty=1.0))
+        settings = TrainSettings(sequences=8, anchors=16, precision="float32")
+        return evaluate(drafter, written, drafter.lm_head.weight.detach(), target.softcap, settings).acceptance[0]
+
+    assert first(True) > first(False) + 0.05
+
+
+def test_the_regression_is_least_squares(target: Target, written: FeatureStore) -> None:
+    """Residuals are orthogonal to every regressor when nothing is penalised."""
+    drafter = new_drafter(target, "eagle3", block_size=2, layer_ids=(0, 2, 3))
+    ridge = fit_ridge(drafter, written, penalty=1e-3)
+    columns = written.columns((0, 2, 3))
+    rows, states = [], []
+    for index in range(len(written)):
+        s, (first_one, past) = written.read(index), written.anchors(index)
+        at = torch.arange(max(first_one, 1), past)
+        unit = drafter.embed(s.ids[at])
+        unit = unit / unit.square().mean(-1, keepdim=True).sqrt().clamp(min=1e-9)  # <pad> is all zeros
+        rows.append(torch.cat([s.features[at - 1][:, columns].float(), unit.detach(), torch.ones(len(at), 1)], 1))
+        states.append(s.last[at].float())
+    x, y = torch.cat(rows), torch.cat(states)
+    predicted = x[:, :96] @ ridge.f + x[:, 96:128] @ ridge.e + ridge.bias
+    assert (x.T @ (y - predicted)).abs().max() < 0.05 * (x.T @ y).abs().max()
+    assert float((y - predicted).square().mean()) < 0.8 * float((y - y.mean(0)).square().mean())

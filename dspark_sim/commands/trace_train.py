@@ -25,7 +25,7 @@ def train_command(
     kind: str, *, target: str, corpus: Path, out: Path, block_size: int, layers: int, head: str, rank: int,
     confidence: bool, draft_vocabulary: int, layer_ids: Sequence[int] | None, steps: int, sequences: int, anchors: int,
     learning_rate: float, seed: int, precision: str, validation: Path | None, device: str, threads: int | None,
-    plot: bool,
+    plot: bool, warm: bool,
 ) -> None:
     """Compute features that are missing, train (or go on training), write the checkpoint, its log and loss curve."""
     from dspark_sim.lab.checkpoint import save_drafter
@@ -35,6 +35,7 @@ def train_command(
     from dspark_sim.lab.setup import default_layers, fold_scale, new_drafter
     from dspark_sim.lab.target import device_named, load_target, set_threads
     from dspark_sim.lab.train import TrainSettings, train
+    from dspark_sim.lab.warm import fit_ridge, warm_start
 
     _one_of(kind, KINDS, "KIND")
     _one_of(head, HEADS, "--head")
@@ -53,11 +54,14 @@ def train_command(
         model, kind, block_size=block_size, layers=layers, head=head, rank=rank,  # type: ignore[arg-type]
         confidence=confidence, draft_ids=ids, layer_ids=None if layer_ids is None else tuple(layer_ids), seed=seed,
     )
-    softcap = model.softcap
+    softcap, state = model.softcap, out / "training.safetensors"
+    if held is not None:
+        held.rescale(store)
+    if warm and not state.exists():
+        warm_start(drafter, fit_ridge(drafter, store))
     del model  # the target is only needed for features
     settings = TrainSettings(steps=steps, sequences=sequences, anchors=anchors, learning_rate=learning_rate, seed=seed,
                              precision=precision)
-    state = out / "training.safetensors"
     with counted("steps", steps, 0) as advance:
         log = train(drafter, store, settings, softcap=softcap, validation=held, checkpoint=state,
                     progress=lambda p: advance(p.step, _words(p)))

@@ -182,6 +182,7 @@ class FeatureStore:
         self.layer_ids = tuple(facts["layer_ids"])
         self.scale = torch.tensor(facts["scale"])
         self.hidden_size = int(facts["hidden_size"])
+        self._factor: Tensor | None = None
         self._files: list[Any] = []
         self._where: list[tuple[int, int, int, int]] = []  # file, first row, past the last, prompt
         for path in sorted(self.folder.glob("part-*.safetensors")):
@@ -199,6 +200,10 @@ class FeatureStore:
 
     def __len__(self) -> int:
         return len(self._where)
+
+    def rescale(self, other: FeatureStore) -> None:
+        """Scale features as another store does: what a drafter trained on that one expects."""
+        self._factor = (self.scale / other.scale).repeat_interleave(self.hidden_size)
 
     def columns(self, layer_ids: tuple[int, ...]) -> Tensor:
         """Which columns of ``features`` belong to a subset of the layers.
@@ -223,4 +228,5 @@ class FeatureStore:
         number, a, b, prompt = self._where[index]
         file = self._files[number]
         get = {name: file.get_slice(name)[a:b] for name in ("ids", "features", "last", "normaliser")}
-        return Sequenced(get["ids"], prompt, get["features"], get["last"], get["normaliser"])
+        features = get["features"] if self._factor is None else get["features"] * self._factor
+        return Sequenced(get["ids"], prompt, features, get["last"], get["normaliser"])

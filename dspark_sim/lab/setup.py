@@ -14,6 +14,8 @@ from dspark_sim.lab.target import Target
 __all__ = ["default_layers", "fold_scale", "new_drafter"]
 
 SPREAD = 5  # layers fused by default, as the released drafters have
+ENOUGH = 0.75  # of hidden_size, in the values of a draft layer
+FAINT = 0.01  # root mean square of embeddings in the residual stream: a tied head reads them as "the same token again"
 SMALL = 0.02  # standard deviation of fresh Markov weights
 
 
@@ -46,16 +48,17 @@ def new_drafter(
     c = target.config
     if kind in ("eagle3", "mtp") and layers != 1:
         raise InputError(f"{layers} layers", key="--layers", allowed=f"1 for kind {kind}")
-    scale = target.embed(torch.tensor([[0, 1]], device=target.device))
-    raw = target.model.get_input_embeddings().weight[:2].to(scale.dtype)
-    factor = float(scale[0].float().norm() / raw.float().norm().clamp(min=1e-9))
+    spread = target.model.get_input_embeddings().weight[:4096].float().square().mean().sqrt().clamp(min=1e-9)
     mask = mask_token_id
     if mask is None:
         mask = getattr(target.tokenizer, "mask_token_id", None) if target.tokenizer is not None else None
+    heads, kv_heads = int(c.num_attention_heads), int(c.num_key_value_heads)
+    size = int(getattr(c, "head_dim", None) or c.hidden_size // heads)
+    while kv_heads * size < ENOUGH * target.hidden_size and heads % (2 * kv_heads) == 0:
+        kv_heads *= 2  # values carry features of hidden_size numbers to the block: Gemma's single head would halve them
     config = DrafterConfig(
         kind=kind, hidden_size=target.hidden_size, intermediate_size=int(c.intermediate_size),
-        num_attention_heads=int(c.num_attention_heads), num_key_value_heads=int(c.num_key_value_heads),
-        head_dim=int(getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads),
+        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=size, attention_bias=True,
         num_hidden_layers=layers, vocab_size=target.vocab_size, block_size=1 if kind == "mtp" else block_size,
         target_layer_ids=(target.layers - 1,) if kind == "mtp" else layer_ids or default_layers(target.layers),
         rms_norm_eps=float(c.rms_norm_eps), mask_token_id=target.vocab_size - 1 if mask is None else int(mask),
@@ -63,7 +66,7 @@ def new_drafter(
         markov_rank=rank if kind == "dspark" else 0, markov_head_type=head,
         enable_confidence_head=kind == "dspark" and confidence,
         confidence_head_with_markov=kind == "dspark" and confidence and rank > 0,
-        embed_scale=1.0 if abs(factor - 1) < 1e-3 else round(float(target.hidden_size) ** 0.5, 6),
+        embed_scale=FAINT / float(spread),
         draft_vocab_size=None if draft_ids is None else len(draft_ids), num_target_layers=target.layers,
         final_logit_softcapping=target.softcap,
     )
