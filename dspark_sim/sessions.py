@@ -59,8 +59,8 @@ class Session:
     def request(self, k: int) -> Request:
         """Turn k; its arrival is NaN until it is sent.
 
-        Its prefix hashes are those of the whole blocks of its prompt, which begins with all that was said before, and of
-        its answer, which the next prompt repeats: a prefix cache that kept an earlier turn finds both.
+        Its prefix hashes are those of the whole blocks of its prompt, which begins with all that was said before, and
+        of its answer, which the next prompt repeats: a prefix cache that kept an earlier turn finds both.
         """
         turn = self.turns[k]
         request = Request(self.first_id + k, self.class_index, math.nan, turn.prompt, turn.output, turn.text)
