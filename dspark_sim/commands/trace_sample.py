@@ -17,10 +17,12 @@ def sample_command(
     split: str | None, split_seed: int, seed: int, batch: int, shard: str, device: str, dtype: str, threads: int | None,
 ) -> None:
     """Sample what is missing of a corpus; prints where it is and how many tokens there are."""
-    from dspark_sim.lab.corpus import read_corpus, read_prompts
+    from dspark_sim.lab.corpus import SPLITS, read_corpus, read_prompts
     from dspark_sim.lab.sample import SampleSettings, plan_parts, sample_corpus
     from dspark_sim.lab.target import device_named, load_target, set_threads
 
+    if split not in (None, *SPLITS):
+        raise InputError(f"got {split!r}", key="--split", allowed=", ".join(SPLITS))
     part, of = shard_of(shard)
     some = read_prompts(prompts, held_out, split_seed)
     settings = SampleSettings(responses, tokens, temperature, seed, batch, split)
