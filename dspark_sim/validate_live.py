@@ -129,10 +129,14 @@ def sentences(result: Record) -> list[tuple[str, bool]]:
     for load in result["loads"]:
         c = load["concurrency"]
         timing, drifted = load["timing"], load["drift_pct"]
-        out.append((f"{c} at once: the same steps took {abs(drifted):.1f} % {'longer' if drifted >= 0 else 'less'} after the "
-                    f"runs than before them; while timed, half of a size's timings lay within ± {100 * timing['spread']:.1f} %, and "
-                    f"interruptions raised the mean {100 * (timing['factor'] - 1):.1f} % above the median",
-                    abs(drifted) > 10))
+        sense, around = "longer" if drifted >= 0 else "less", f"± {100 * timing['spread']:.1f} %"
+        out.append((f"{c} at once: the same steps took {abs(drifted):.1f} % {sense} after the runs than before them; "
+                    f"while timed, half of a size's timings lay within {around}, and the mean was "
+                    f"{100 * (timing['factor'] - 1):.1f} % above the median", abs(drifted) > 10))
+        if load["hindsight_pct"]:
+            errors = ", ".join(f"{arm} {error:+.1f} %" for arm, error in load["hindsight_pct"].items())
+            out.append((f"{c} at once: in hindsight, with the mean of the timings before and after, throughput would "
+                        f"have been off by {errors}", False))
         for arm in load["arms"]:
             if arm["error"] is not None:
                 out.append((f"{c} at once: arm {arm['arm']} ended: {arm['error']}", True))

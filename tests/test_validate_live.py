@@ -86,6 +86,7 @@ def test_it_runs_stops_and_goes_on(world: Path, tmp_path: Path, monkeypatch: pyt
     exact = {r["arm"]: r for r in result["records"] if r["quantity"] == "verification_budget"}
     assert exact["no_spec"]["predicted"]["mean"] == exact["no_spec"]["measured"]["mean"] == 1
     assert exact["fixed:2"]["measured"]["mean"] == 3
+    assert set(result["loads"][0]["hindsight_pct"]) == {"no_spec", "fixed:2", "async_global"}
     assert all(g["lossless"] and g["different"] == 0 for g in result["greedy"])
     replays = {a["arm"]: a["replay_pct"] for a in result["loads"][0]["arms"]}
     assert replays["no_spec"] is None
@@ -182,7 +183,8 @@ def test_figures_and_words() -> None:
 
     record = {"concurrency": 4, "arm": "fixed:3", "quantity": "throughput_tok_s_gpu", "predicted": figure(50),
               "measured": figure(40), "error_pct": figure(25), "aim_pct": 10.0, "inside_aim": False}
-    load = {"concurrency": 4, "records": [record], "drift_pct": 12.0, "timing": {"spread": 0.1, "factor": 1.02},
+    load = {"concurrency": 4, "records": [record], "drift_pct": 12.0, "hindsight_pct": {"fixed:3": -2.0},
+            "timing": {"spread": 0.1, "factor": 1.02},
             "arms": [{"arm": "fixed:3", "error": None, "replay_pct": figure(-3) | {"requests": 96}},
                      {"arm": "bad", "error": "it broke", "replay_pct": None}]}
     greedy = {"arm": "fixed:3", "requests": 8, "tokens": 256, "different": 1, "gap": 2.0, "lossless": False,
@@ -197,6 +199,7 @@ def test_figures_and_words() -> None:
     said = dict(sentences(result))
     assert sum(said.values()) == 3  # the drift, the broken arm, the loss
     assert any("accepts -3.0 ± 1.0 % (96 requests), more than chance" in text for text in said)
+    assert any("off by fixed:3 -2.0 %" in text for text in said)
     assert any("NOT LOSSLESS" in text for text in said)
     assert "| fixed:3 | 50 ± 1 | 40 ± 1 | +25.0 % ± 1.0 | NO |" in section(result)
 

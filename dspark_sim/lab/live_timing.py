@@ -12,7 +12,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +27,7 @@ from dspark_sim.lab.live_sampling import Dice
 from dspark_sim.lab.target import Target
 from dspark_sim.profile_write import ProfileDraft
 
-__all__ = ["Timing", "measure_steps", "profile_of", "sizes"]
+__all__ = ["Timing", "between", "measure_steps", "profile_of", "sizes"]
 
 Point = tuple[int, float]
 Task = tuple[str, int]
@@ -141,6 +141,17 @@ def measure_steps(
         curve("all", requests), statistics.median(width), factor, level["hooked", concurrency],
         round(float(np.mean(plain.known[:concurrency]))), at, rounds, facts=machine(target),
     )
+
+
+def between(before: Timing, after: Timing) -> Timing:
+    """The mean of two timings of the same sizes; what a rehearsal told is that of the first."""
+
+    def mean(name: str) -> list[Point]:
+        later = dict(getattr(after, name))
+        return [(n, (s + later[n]) / 2) for n, s in getattr(before, name)]
+
+    return replace(before, verify=mean("verify"), draft_one=mean("draft_one"), draft_all=mean("draft_all"),
+                   hooked=(before.hooked + after.hooked) / 2)
 
 
 def _verifies(model: LiveModel, place: list[int], block: Any, lengths: Any) -> Callable[[], object]:

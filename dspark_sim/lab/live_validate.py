@@ -24,7 +24,7 @@ from dspark_sim.lab.corpus import read_part
 from dspark_sim.lab.live_check import Greedy, compare_greedy, greedy_outputs, plain_setup, replay_difference
 from dspark_sim.lab.live_engine import LiveRun, live_run
 from dspark_sim.lab.live_texts import LiveWork, make_traces
-from dspark_sim.lab.live_timing import Timing, measure_steps, profile_of
+from dspark_sim.lab.live_timing import Timing, between, measure_steps, profile_of
 from dspark_sim.lab.live_world import predicted, setups_of, write_requests, write_scenario
 from dspark_sim.metrics import measure
 from dspark_sim.profile_write import write_profile
@@ -93,7 +93,7 @@ def _load(work: LiveWork, c: int) -> dict[str, Any]:
                 continue
             name = f"c{c}/runs/{repeat}-{_plain_name(setup)}.json"
             done[setup.name].append(pieces.once(name, partial(_live, work, scenario, setup, repeat)))
-    after = pieces.once(f"c{c}/timing-after.json", lambda: _timed(work, c, None).to_dict())
+    after = _timed(work, c, f"c{c}/timing-after.json", "again")
     records, arms, on_gpu = [], [], work.target.device.type == "cuda"
     for setup in setups:
         runs, simulated = done[setup.name], expected[setup.name]
@@ -107,8 +107,17 @@ def _load(work: LiveWork, c: int) -> dict[str, Any]:
                 key = f"c{c}/replay-{_plain_name(setup)}-{plan.repeat}.json"
                 arm["replay_pct"] = pieces.once(key, partial(_replay, work, scenario, setup, runs))
         arms.append(arm)
+    write_profile(profile_of(between(timing, after), work.drafter, plan.drafter_name, work.command),
+                  place / "hindsight", force=True)
+    hindsight = predicted(scenario, plan.samples, "./hindsight")
+    late: list[dict[str, Any]] = []
+    for setup in setups:
+        simulated, runs = hindsight[setup.name], done[setup.name]
+        if not isinstance(simulated, str) and not any(run["error"] for run in runs):
+            late += compared(c, setup.name, simulated, [run["figures"] for run in runs], on_gpu)[:1]
     return {
-        "concurrency": c, "drift_pct": drift(timing.to_dict(), after), "timing": timing.to_dict(), "arms": arms,
+        "concurrency": c, "drift_pct": drift(timing.to_dict(), after.to_dict()),
+        "hindsight_pct": {r["arm"]: r["error_pct"]["mean"] for r in late}, "timing": timing.to_dict(), "arms": arms,
         "prefill_s": sum(run["prefill_s"] for runs in done.values() for run in runs), "records": records,
     }
 
@@ -119,8 +128,8 @@ def _plain_name(setup: ArmSetup) -> str:
     return name if source.shipped else f"{name[-60:]}-{source.sha256[:8]}"
 
 
-def _timed(work: LiveWork, c: int, name: str | None) -> Timing:
-    if name is not None and work.pieces.has(name):
+def _timed(work: LiveWork, c: int, name: str, again: str = "") -> Timing:
+    if work.pieces.has(name):
         found = work.pieces.read(name)
         try:
             return Timing(**{**found, **{key: [(int(n), float(s)) for n, s in found[key]]
@@ -128,13 +137,12 @@ def _timed(work: LiveWork, c: int, name: str | None) -> Timing:
         except (KeyError, TypeError, ValueError):
             raise InputError("damaged", file=work.pieces.path(name),
                              allowed="delete it: the next run makes it again") from None
-    work.say(f"c={c}: timing steps{'' if name else ' again'}")
+    work.say(f"c={c}: timing steps {again}".rstrip())
     half = work.plan.tokens // 2
     texts = [[*d.prompt.tolist(), *d.response[:half].tolist()]
              for d in read_part(work.pieces.path("texts/part-00000.parquet"))]
     timing = measure_steps(work.target, work.drafter, texts, c, work.plan.temperature, work.plan.rounds)
-    if name is not None:
-        work.pieces.write(name, timing.to_dict())
+    work.pieces.write(name, timing.to_dict())
     return timing
 
 

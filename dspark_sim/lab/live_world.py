@@ -26,6 +26,8 @@ from dspark_sim.trace import AcceptanceTrace
 
 __all__ = ["class_names", "predicted", "setups_of", "split_samples", "write_requests", "write_scenario"]
 
+PROFILE = "./profile"
+
 
 def class_names(prompts: Sequence[LivePrompt]) -> list[str]:
     """Name of the class, and of the domain, of each prompt."""
@@ -67,7 +69,7 @@ def write_scenario(
     data: dict[str, Any] = {
         "name": f"live-c{concurrency}",
         "description": f"{plan.target} with {plan.drafter_name}, {concurrency} at once, as `validate live` predicts it",
-        "profile": "./profile", "traces": "../traces/0", "seed": plan.seed, "replications": 1, "record": "requests",
+        "profile": PROFILE, "traces": "../traces/0", "seed": plan.seed, "replications": 1, "record": "requests",
         "engine": {"prefill": "none", "ragged": "flattened", "temperature": plan.temperature,
                    "max_num_seqs": concurrency, "max_num_batched_tokens": max(2, concurrency * (1 + block_size)),
                    "kv_blocks": "unlimited", "prefix_cache": False},
@@ -83,17 +85,17 @@ def write_scenario(
     return path
 
 
-def setups_of(path: Path, sample: int = 0) -> tuple[Scenario, list[ArmSetup]]:
+def setups_of(path: Path, sample: int = 0, profile: str = PROFILE) -> tuple[Scenario, list[ArmSetup]]:
     """The scenario with the trace of one sample, and its arms, checked."""
-    scenario = load_scenario(path, {"traces": f"../traces/{sample}"})
+    scenario = load_scenario(path, {"traces": f"../traces/{sample}", "profile": profile})
     return scenario, load_arms(scenario)
 
 
-def predicted(path: Path, samples: int) -> dict[str, list[Measured] | str]:
+def predicted(path: Path, samples: int, profile: str = PROFILE) -> dict[str, list[Measured] | str]:
     """Every figure per arm and sample, simulated; for an arm that fails in the simulator the reason."""
     out: dict[str, list[Measured] | str] = {}
     for sample in range(samples):
-        scenario, setups = setups_of(path, sample)
+        scenario, setups = setups_of(path, sample, profile)
         for setup in setups:
             before = out.setdefault(setup.name, [])
             if isinstance(before, str):

@@ -34,10 +34,12 @@ def draw_live(folder: Path) -> list[Path]:
                     _point(ax, line - 0.14, records[arm]["predicted"], predicted, "D", None if line else "predicted")
             ax.set_ylim(len(arms) - 0.5, -0.5)
             ax.set_yticks(range(len(arms)), arms if j == 0 else [""] * len(arms))
-            ax.set_xlim(left=0)
+            ends = [v for r in records.values() for w in ("measured", "predicted")
+                    for v in (r[w]["mean"], r[w]["ci95_high"]) if v is not None]
+            ax.set_xlim(0, 1.08 * max(ends, default=1.0))
             ax.set_title(f"{QUANTITIES[quantity]}, {load['concurrency']} at once", fontsize="small")
     handles = axes[0].get_legend_handles_labels()
-    fig.legend(*handles, loc="outside lower center", ncols=2, fontsize=8)
+    fig.legend(*handles, loc="outside upper right", ncols=2, fontsize=8)
     plan = result["plan"]
     finish(fig, "Does the simulator predict what the live engine does?", [
         f"{plan['target']} with {plan['drafter_name']} on {result['machine']['device']}; {result['requests']} requests "
