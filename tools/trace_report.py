@@ -216,12 +216,20 @@ def _windows(trace: AcceptanceTrace, published: Published) -> str:
 
 INTRODUCTION = """# Acceptance traces
 
-One file per target. Both are *parametric*: a specification and a seed, from which `dspark_sim.parametric` draws every
-row; materialised into the cache on first use (`DSPARK_SIM_CACHE`). They reproduce published averages and are no
-recordings. `tools/fit_traces.py` writes the specifications and this page; `tests/test_published_acceptance.py`
-recomputes the figures from the shipped files."""
+One entry per target. `qwen3-4b` and `deepseek-v4` are *parametric*: a specification and a seed, from which
+`dspark_sim.parametric` draws every row; materialised into the cache on first use (`DSPARK_SIM_CACHE`). They reproduce
+published averages and are no recordings. `tools/fit_traces.py` writes the specifications and this page;
+`tests/test_published_acceptance.py` recomputes the figures from the shipped files. `gemma-3-270m` (temperature 1) and
+`gemma-3-270m-t0.6` are *recordings*, described at the end."""
 
-OWN = """## Your own
+OWN = """## gemma-3-270m, gemma-3-270m-t0.6 (kind: measured)
+
+Real drafters on a real target, recorded by the lab (`trace sample`, `train`, `collect`, `calibrate`): `dspark` (γ = 7,
+one layer), `dspark-2layer`, `dflash`, `eagle3` and `mtp`, trained for minutes on two CPU cores. Numbers only: accepted
+lengths, confidences, draft probabilities; no weights and no token ids. docs/lab-results.md has all figures,
+`tests/test_lab_results.py` computes them again.
+
+## Your own
 
 A scenario's `traces:` takes a name from this shelf, the path of a specification like these, or a folder with one
 `<drafter>.parquet` per drafter, all collected on the same text. Every key of a specification is explained in
