@@ -61,27 +61,36 @@ def search(
         least, most: ends of the range.
         resolution: relative distance at which passing and failing loads are close enough.
         rounded: the nearest load that can be simulated.
-        factor: of the first step while nothing is bracketed yet; steps below 2 grow, each the square of the one before,
-            so that a good guess ends at once and a bad one costs little.
+        factor: of the first step while nothing is bracketed yet, above 1; steps below 2 grow, each the square of the
+            one before, so that a good guess ends at once and a bad one costs little.
         loads: so many are looked at, at most.
     """
     verdicts: dict[float, Verdict] = {}
     step, most_step = factor, max(factor, 2.0)
     load: float | None = rounded(min(max(start, least), most))
+
+    def beyond(edge: float, up: bool) -> float:
+        """The load a step further out; a step that rounding swallows (few whole users) is made larger."""
+        nonlocal step
+        while True:
+            found = rounded(min(edge * step, most) if up else max(edge / step, least))
+            last, step = step, min(step * step, most_step)
+            if found not in verdicts or not 1.0 < last < most_step:
+                return found
+
     while load is not None and load not in verdicts and len(verdicts) < loads:
         verdicts[load] = yield load
         found = bracket_of(verdicts)
         if found.low is None:
             lowest = min(verdicts)
             if lowest > least and verdicts[lowest] != "sparse":  # even less load would give even fewer requests
-                load, step = rounded(max(lowest / step, least)), min(step * step, most_step)
+                load = beyond(lowest, up=False)
             elif found.high is None and max(verdicts) < most:
-                load, step = rounded(max(verdicts) * step), min(step * step, most_step)
+                load = beyond(max(verdicts), up=True)
             else:
                 load = None
         elif found.high is None:
-            load = None if max(verdicts) >= most else rounded(min(max(verdicts) * step, most))
-            step = min(step * step, most_step)
+            load = None if max(verdicts) >= most else beyond(max(verdicts), up=True)
         else:
             load = _inside(found, resolution, rounded)
     return bracket_of(verdicts)

@@ -38,6 +38,13 @@ def test_whole_numbers_end_at_neighbours() -> None:
     assert (found.low, found.high) == (37.0, 38.0)
 
 
+@pytest.mark.parametrize("start", [1, 3, 5, 8])
+@pytest.mark.parametrize("capacity", [1, 3, 8])
+def test_a_small_step_is_not_swallowed_by_whole_numbers(capacity: int, start: int) -> None:
+    found = driven(lambda load: "pass" if load <= capacity else "fail", start, whole=True, least=1, factor=1.0675)
+    assert (found.low, found.high) == (capacity, capacity + 1)
+
+
 def test_nothing_passes_and_everything_passes() -> None:
     none, all_ = driven(lambda load: "fail"), driven(lambda load: "pass")
     assert (none.low, none.high) == (None, 0.0625)
