@@ -110,7 +110,7 @@ def write_profile(draft: ProfileDraft, folder: Path, *, force: bool = False) -> 
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-        load_profile(aside)
+        _read_back(aside)
         if folder.exists():
             os.replace(folder, old)
         os.replace(aside, folder)
@@ -120,6 +120,15 @@ def write_profile(draft: ProfileDraft, folder: Path, *, force: bool = False) -> 
         shutil.rmtree(aside, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
     return load_profile(folder)
+
+
+def _read_back(aside: Path) -> None:
+    """Raises what the loader says, without the name of a file that will not be there any more."""
+    try:
+        load_profile(aside)
+    except ProfileError as problem:
+        raise ProfileError(f"{problem.problem} (in the profile that would be written)", key=problem.key,
+                           allowed=problem.allowed, suggestion=problem.suggestion) from None
 
 
 def check_place(folder: Path, force: bool) -> None:

@@ -65,6 +65,8 @@ def test_in_an_open_loop_the_batch_is_what_was_decoding(tmp_path: Path) -> None:
     ({"mean_tpot_ms": -1.0}, "mean_tpot_ms: got -1.0"),
     ({"mean_tpot_ms": 10_000.0}, "a unit cannot be right"),
     ({"completed": 0}, "completed: got 0"),
+    ({"completed": 10**400}, "completed: got 1000"),
+    (SPEC | {"spec_decode_draft_tokens": 1e15, "spec_decode_num_drafts": 1e-300}, "spec_decode_num_drafts: got 1e-300"),
     ({"total_output_tokens": 100}, "with one there is no decode step"),
     ({"spec_decode_acceptance_length": 2.5}, "--draft-tokens K"),
     (SPEC | {"spec_decode_acceptance_length": 4.5}, "got 4.5 with 3 draft tokens; allowed: 1 to 4"),
@@ -107,9 +109,10 @@ def test_bench_latency_of_two_lengths_has_no_prefill_in_it(tmp_path: Path) -> No
                         ([f"{tmp_path}/1-64.json=1/1"], "2 or more tokens")):
         with pytest.raises(InputError, match=said):
             read_vllm(words)
-    write(tmp_path / "odd.json", {"avg_latency": 5.0, "latencies": [1.0], "percentiles": {}})
-    with pytest.raises(InputError, match="not the mean of latencies"):
-        read_vllm([f"{tmp_path}/odd.json=1/8"])
+    for odd in (1.0, 10**400, True):
+        write(tmp_path / "odd.json", {"avg_latency": 5.0, "latencies": [odd], "percentiles": {}})
+        with pytest.raises(InputError, match="not the mean of latencies"):
+            read_vllm([f"{tmp_path}/odd.json=1/8"])
 
 
 # -- SGLang ----------------------------------------------------------------------------------------------------------
@@ -251,6 +254,15 @@ def test_the_command_writes_a_profile_that_says_what_was_assumed(tmp_path: Path)
     write(files[0], serve_vllm(8, 5.0, **SPEC))
     assert "notes.txt" in run(*words, "--force").output
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
+
+
+def test_a_profile_that_the_loader_refuses_is_told_without_a_file_that_is_gone(tmp_path: Path) -> None:
+    table = write(tmp_path / "t.json", DIAGONAL)
+    got = run("sps", table, "--out", tmp_path / "made", "--model", "m", "--device", "d", "--drafter", "<script>")
+    assert got.exit_code == 2
+    assert "a drafter's name" in got.output
+    assert ".tmp" not in got.output
+    assert [p.name for p in tmp_path.iterdir()] == ["t.json"]
 
 
 def test_sglang_and_sps_have_their_commands(tmp_path: Path) -> None:

@@ -221,6 +221,8 @@ def evaluated(**keys: Any) -> str:
     return json.dumps(data)
 
 
+LINE = ("INFO SpecDecoding metrics: Mean acceptance length: 2.4, Accepted: {} tokens, Drafted: {} tokens, Per-position "
+        "acceptance rate: {}, Avg Draft acceptance rate: 46.7%\n")
 REFUSED: dict[str, tuple[str, str, str]] = {  # name -> file name, content, words
     "no drafts": ("m.txt", "vllm:num_requests_running{engine=\"0\"} 1.0\n", "none of speculative decoding: it was off"),
     "another engine's metrics": ("m.txt", "sglang:spec_accept_length{tp_rank=\"0\"} 2.9\n",
@@ -238,6 +240,9 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # name -> file name, content, word
                 "efficiency: 0.3\n", "comes from vLLM's old V0 engine"),
     "log without drafts": ("x.log", "INFO 10-02 08:14:12 [loggers.py:127] Engine 000\n", "holds no line of vLLM's"),
     "other log line": ("x.log", "INFO SpecDecoding metrics: new\n", "allowed: SpecDecoding metrics: … Accepted"),
+    "log line of half numbers": ("x.log", LINE.format(10, 100, "0..8, 0.6"), "allowed: SpecDecoding metrics: … Accep"),
+    "log line of huge numbers": ("x.log", LINE.format("9" * 5000, 100, "0.8, 0.6"), "allowed: SpecDecoding metrics"),
+    "log line against itself": ("x.log", LINE.format(0, 100, "0.8, 0.6"), "x.log:1: no token was accepted, but"),
     "another bench": ("b.json", '{"output_throughput": 3.0}', "has no spec_decode_… fields"),
     "no positions": ("b.json", bench(spec_decode_per_position_acceptance_rates=[]),
                      "did not count by position; allowed: a list of rates; or import --acceptance-length 2.5"),
@@ -250,12 +255,15 @@ REFUSED: dict[str, tuple[str, str, str]] = {  # name -> file name, content, word
     "steps differ": ("s.json", responses(spec_verify_ct=11), "the histogram counts 10 steps, spec_verify_ct 11"),
     "width unknown": ("s.json", responses(spec_num_proposed_drafts=35), "--block-size: 3.50 draft tokens per step"),
     "too many kept": ("s.json", responses(spec_num_proposed_drafts=20), "a step kept 4 draft tokens of 2"),
+    "no steps": ("s.json", responses(spec_verify_ct=0, spec_correct_drafts_histogram=[0, 0]), "counts no steps"),
+    "a data set twice": ("d.json", 2 * evaluated(), "holds data set 'humaneval' twice"),
     "cut drafts": ("d.json", evaluated(confidence_threshold=0.4), "proposals were cut at confidence 0.4"),
     "length out of range": ("d.json", evaluated(acceptance_length=9.0), "acceptance_length: got 9; allowed: 1 to 5"),
     "unknown column": ("r.csv", "position,conditionl\n1,0.5\n", "unknown column 'conditionl'"),
     "both kinds": ("r.csv", "position,conditional,unconditional\n1,0.5,0.5\n", "r.csv:1: has the columns"),
     "counts from 0": ("r.csv", "position,conditional\n0,0.5\n", "r.csv:2: position: got '0'; allowed: 1"),
     "no number": ("r.csv", "position,conditional\n1,high\n", "r.csv:2: conditional: got 'high'"),
+    "endless cell": ("r.csv", "position,conditional\n1," + "0" * 200_000, "r.csv:2: is not CSV (field larger"),
     "neither kind": ("r.yaml", "target: x\nrates: [0.5]\n", "r.yaml:2: rates: unknown key"),
     "rising": ("r.yaml", "domains:\n  code:\n    unconditional: [0.5, 0.6]\n", "r.yaml:3: domains.code.unconditional: "
                "position 2 has 0.6 after 0.5"),

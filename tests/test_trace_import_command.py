@@ -136,6 +136,8 @@ MISTAKES: dict[str, tuple[tuple[object, ...], str]] = {
     "no block size": (("--acceptance-length", "2", *TOY), "--block-size: is missing"),
     "no target": ((DATA / "vllm.log", "--drafter", "mine"), "--target: is missing: the files do not say it"),
     "odd drafter": ((DATA / "vllm.log", "--target", "a", "--drafter", "b/c"), "--drafter: got 'b/c'; allowed: letters"),
+    "line break in a domain": ((DATA / "vllm.log", *TOY, "--domain", "a\n"), "--domain: got 'a\\n'; allowed: letters"),
+    "line break in a target": ((DATA / "vllm.log", "--target", "a\n", "--drafter", "b"), "--target: got 'a\\n'"),
     "unknown format": ((DATA / "vllm.log", *TOY, "--from", "vllm-logs"), "--from: got 'vllm-logs'; allowed: auto"),
     "since of a log": ((DATA / "vllm.log", *TOY, "--since", DATA / "vllm.log"), "--since: has no effect on vllm-log"),
     "spread of nobody": ((DATA / "vllm.log", *TOY, "--spread-from", "qwen3-4b/dsprk"), "did you mean 'dspark'?"),
@@ -162,6 +164,13 @@ def test_mistakes(name: str, call: Call, tmp_path: Path) -> None:
     assert words in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temperature_that_no_trace_can_have(call: Call, tmp_path: Path) -> None:
+    text = (DATA / "deepspec-metrics.json").read_text()
+    (tmp_path / "m.json").write_text(text.replace('"temperature": 1.0', '"temperature": 1e6'))
+    code, _, err = call("m.json", *TOY, "--out", "x.yaml")
+    assert (code, "--temperature: got 1e+06; allowed: 0 (greedy) to 10" in err) == (2, True)
 
 
 def test_out_is_needed_and_never_overwritten(call: Call, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from typing import Any
 from dspark_sim.errors import ProfileError, nearest, shown
 from dspark_sim.jsonvalues import json_values
 
-__all__ = ["Record", "read_records", "recognised", "wrong_tool"]
+__all__ = ["LARGEST", "Record", "read_records", "recognised", "wrong_tool"]
 
+LARGEST = 10**15  # of any figure of a benchmark
 TOOLS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("SGLang's SPS table", ("sample_batch_tokens",), "profile import sps"),
     ("SGLang's SPS table", ("bias_seconds", "theta_seconds"), "profile import sps"),
@@ -41,7 +42,7 @@ class Record:
         return ProfileError(problem, file=self.file, line=self.line, key=field, allowed=allowed)
 
     def number(self, field: str, *, least: float = 0.0, strict: bool = True) -> float:
-        """A finite number above ``least`` (or at it, unless ``strict``).
+        """A number above ``least`` (or at it, unless ``strict``), up to :data:`LARGEST`.
 
         Raises:
             ProfileError: missing, or something else.
@@ -50,9 +51,9 @@ class Record:
             guess = nearest(field, self.data)
             raise ProfileError(f"has no field {field}", file=self.file, line=self.line, suggestion=guess)
         value = self.data[field]
-        good = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value < float("inf")
+        good = isinstance(value, (int, float)) and not isinstance(value, bool) and least <= value <= LARGEST
         if not good or (strict and value == least):
-            raise self.refuse(f"got {shown(value)}", field, f"a number {'>' if strict else '≥'} {least:g}")
+            raise self.refuse(f"got {shown(value)}", field, f"a number {'>' if strict else '≥'} {least:g}, up to 1e15")
         return float(value)
 
     def whole(self, field: str) -> int:

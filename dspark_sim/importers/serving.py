@@ -90,7 +90,7 @@ def _speculation(record: Record, dialect: Dialect, draft_tokens: int | None) -> 
                                 allowed="the acceptance length in the file, or no --draft-tokens")
         return 1.0, 0
     if dialect.drafts is not None and all(record.data.get(f) for f in dialect.drafts):
-        k = record.number(dialect.drafts[0]) / record.number(dialect.drafts[1])
+        k = record.number(dialect.drafts[0]) / record.whole(dialect.drafts[1])
         if draft_tokens is not None and abs(k - draft_tokens) > 0.01 * draft_tokens:
             raise record.refuse(f"says {k:.2f} draft tokens per step", "--draft-tokens", "what the file says, or "
                                                                                          "nothing")

@@ -144,6 +144,6 @@ def read_sheet(path: Path) -> Sheet:
         for row in csv.DictReader(line for line in text.splitlines() if not line.startswith("#")):
             rows.setdefault(row["part"], []).append((int(row["size"]), int(row["context"]), float(row["ms"])))
         return Sheet(**known, rows={part: tuple(found) for part, found in rows.items()})
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, csv.Error) as problem:
         raise ProfileError(f"is no sheet of operator times ({shown(str(problem))})", file=path,
                            allowed="the source.csv of a profile made by profile import aiconfigurator") from None

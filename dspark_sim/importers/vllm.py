@@ -14,7 +14,7 @@ from typing import Literal
 
 from dspark_sim.errors import InputError, ProfileError, shown
 from dspark_sim.importers.points import Point
-from dspark_sim.importers.records import Record, read_records, recognised, wrong_tool
+from dspark_sim.importers.records import LARGEST, Record, read_records, recognised, wrong_tool
 from dspark_sim.importers.serving import Dialect, said, served
 
 __all__ = ["Reading", "read_vllm"]
@@ -99,7 +99,8 @@ def _item(match: re.Match[str], output_len: int | None) -> _Run:
         raise wrong_tool(records[-1], LATENCY)
     listed = records[0].data["latencies"]
     average = records[0].number("avg_latency")
-    numbers = isinstance(listed, list) and bool(listed) and all(isinstance(v, (int, float)) and v > 0 for v in listed)
+    numbers = isinstance(listed, list) and bool(listed) and all(type(v) in (int, float) and 0 < v <= LARGEST
+                                                                for v in listed)
     if not numbers or abs(sum(listed) / len(listed) - average) > 0.01 * average:
         raise records[0].refuse(f"got {shown(average)}, which is not the mean of latencies", "avg_latency",
                                 "a file as vllm bench latency wrote it")

@@ -21,8 +21,8 @@ from dspark_sim.traceset import find_traces
 
 __all__ = ["Imported", "Names", "borrow", "from_rates", "from_rounds", "merged"]
 
-WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$")
-TARGET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")
+WORD = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,63}\Z")
+TARGET = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 EVERYTHING = "all"  # the domain of what names none
 
 
@@ -110,6 +110,8 @@ def _named(names: Names, facts: Mapping[str, str | float]) -> tuple[str, str, fl
     if temperature is None:
         temperature = 1.0
         notes.append("temperature 1 is assumed: neither the files nor --temperature say it")
+    if not 0 <= temperature <= 10:
+        raise TraceError(f"got {temperature:g}", key="--temperature", allowed="0 (greedy) to 10")
     return target, drafter, temperature, notes
 
 

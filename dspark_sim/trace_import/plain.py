@@ -45,6 +45,13 @@ def from_words(text: str, given: str | None) -> Rates:
 def from_csv(path: Path) -> dict[str | None, Rates]:
     """Domain (None without such a column) -> rates."""
     reader = csv.DictReader(text_of(path).splitlines())
+    try:
+        return _from_rows(reader, path)
+    except csv.Error as problem:
+        raise TraceError(f"is not CSV ({problem})", file=path, line=reader.line_num + 1) from None
+
+
+def _from_rows(reader: csv.DictReader[str], path: Path) -> dict[str | None, Rates]:
     columns = [name.strip() for name in reader.fieldnames or ()]
     reader.fieldnames = columns
     unknown = [name for name in columns if name not in ("position", "domain", *GIVEN)]

@@ -73,6 +73,8 @@ def from_responses(path: Path, values: Sequence[tuple[int, Any]], block_size: in
         raise TraceError(f"none of {len(values):,} responses has {_HISTOGRAM[0]}: speculation was off, or an SGLang "
                          "that does not report it", file=path,
                          allowed="responses with it; or --acceptance-length (spec_accept_length) and --block-size")
+    if not sum(total):
+        raise TraceError("counts no steps: nothing was decoded speculatively", file=path, key=_HISTOGRAM[0])
     if len(widths) > 1:
         raise TraceError(f"responses with {', '.join(map(str, sorted(widths)))} draft tokens per step", file=path,
                          key="--block-size", allowed="responses of one speculative configuration")

@@ -88,7 +88,10 @@ def read_source(path: Path, options: Options) -> Source:
         if not deepspec.is_metrics_json(value):
             raise TraceError("is no metrics.json of DeepSpec", file=path, line=line,
                              allowed="spec.accept_rates_by_position")
-        found[deepspec.domain_of(value)] = deepspec.from_metrics_json(value, path)
+        domain = deepspec.domain_of(value)
+        if domain in found:
+            raise TraceError(f"holds data set {domain!r} twice", file=path, line=line, allowed="each data set once")
+        found[domain] = deepspec.from_metrics_json(value, path)
     return Source(form, found)
 
 

@@ -122,12 +122,17 @@ def from_log(path: Path) -> Rates:
         if "SpecDecoding metrics:" not in row:
             continue
         found = _LOG.search(row)
-        if found is None:
+        try:
+            if found is None:
+                raise ValueError
+            kept, drafted = int(found[1]), int(found[2])
+            rates = [float(v) for v in found[3].split(", ")]
+            if not kept <= drafted <= LARGEST:
+                raise ValueError
+        except ValueError:
             raise TraceError(f"got {shown(row.strip(), 100)}", file=path, line=line,
                              allowed="SpecDecoding metrics: … Accepted: N tokens, Drafted: N tokens, Per-position "
-                             "acceptance rate: …")
-        kept, drafted = int(found[1]), int(found[2])
-        rates = [float(v) for v in found[3].split(", ")]
+                             "acceptance rate: …") from None
         if G not in (None, len(rates)):
             raise TraceError(f"has {len(rates)} positions after lines with {G}", file=path, line=line,
                              allowed="the log of one speculative configuration")
@@ -138,6 +143,8 @@ def from_log(path: Path) -> Rates:
         drafts = drafted / G
         if abs(sum(rates) * drafts - kept) > 0.001 * G * drafts + 1:  # drafts were not whole
             drafts = kept / sum(rates) if sum(rates) else drafts
+        if not drafts:
+            raise TraceError(f"no token was accepted, but the rates sum to {sum(rates):.3f}", file=path, line=line)
         windows.append((drafts, rates, kept, drafted))
     if not windows or G is None:
         old = any(word in text for word in _OLD)
