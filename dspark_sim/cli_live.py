@@ -35,7 +35,7 @@ def validate_live(
     concurrency: Annotated[str, typer.Option("--concurrency", help="Requests at once, such as 4,8.")] = "4,8",
     tokens: Annotated[int, typer.Option("--tokens", min=2, max=100_000, help="Output tokens of every request.")] = 64,
     temperature: Annotated[float, typer.Option("--temperature", min=0, max=10, help="0 is greedy.")] = 1.0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Of everything random.")] = 1,
     repeat: Annotated[
         int, typer.Option("--repeat", min=1, max=1000, help="Times that every arm serves all requests.")
     ] = 3,

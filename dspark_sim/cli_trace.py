@@ -93,9 +93,10 @@ def trace_sample(
     ] = 0.2,
     split: Annotated[str | None, typer.Option("--split", help="Only train or held-out prompts.")] = None,
     split_seed: Annotated[
-        int, typer.Option("--split-seed", min=0, help="Which prompts are held out; one for all corpora of a study.")
+        int, typer.Option("--split-seed", min=0, max=2**32,
+                          help="Which prompts are held out; one for all corpora of a study.")
     ] = 0,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the responses.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Of the responses.")] = 0,
     batch: Annotated[int, typer.Option("--batch", min=1, help="Responses decoded together.")] = 64,
     shard: Annotated[
         str, typer.Option("--shard", metavar="I/N", help="Every n-th part: for several processes.")
@@ -135,8 +136,10 @@ def trace_train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1500,
     sequences: Annotated[int, typer.Option("--sequences", min=1, help="Responses per step.")] = 8,
     anchors: Annotated[int, typer.Option("--anchors", min=1, help="Blocks per response.")] = 16,
-    learning_rate: Annotated[float, typer.Option("--learning-rate", help="Peak; warm-up, then a cosine.")] = 5e-4,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of weights and batches.")] = 0,
+    learning_rate: Annotated[
+        float, typer.Option("--learning-rate", min=1e-9, max=1, help="Peak; warm-up, then a cosine.")
+    ] = 5e-4,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Of weights and batches.")] = 0,
     precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "bfloat16",
     validation: Annotated[
         Path | None, typer.Option("--validation", metavar="CORPUS", help="Held-out responses, for the curves.")
@@ -174,7 +177,7 @@ def trace_collect(
     documents: Annotated[
         int | None, typer.Option("--documents", min=1, help="At most so many, of each domain its share. Default: all.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of drawing tokens.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Of drawing tokens.")] = 0,
     shard: Annotated[
         str, typer.Option("--shard", metavar="I/N", help="Every n-th part: for several processes.")
     ] = "0/1",
@@ -204,7 +207,7 @@ def trace_calibrate(
     fit_share: Annotated[
         float, typer.Option("--fit-share", help="Share of each domain's documents to fit on; the others measure.")
     ] = 0.5,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Which documents go where.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Which documents go where.")] = 0,
     domain: Annotated[
         list[str], typer.Option("--domain", help="Only documents of this domain; may be repeated.")
     ] = [],  # noqa: B006 - typer reads it, nobody writes it

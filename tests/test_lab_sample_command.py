@@ -66,6 +66,7 @@ def test_the_split_does_not_follow_the_seed(world: Path) -> None:
     (["--held-out", "1.5"], "held-out share 1.5"),
     (["--dtype", "float8"], "dtype 'float8'"),
     (["--split", "test"], "allowed: train, held-out"),
+    (["--seed", str(10**14)], "Invalid value for '--seed'"),
 ])
 def test_mistakes(world: Path, more: list[str], said: str) -> None:
     result = sample(world, "corpus", *more)
@@ -77,6 +78,8 @@ def test_mistakes(world: Path, more: list[str], said: str) -> None:
 @pytest.mark.parametrize(("line", "said"), [
     ("{", "prompts2.jsonl:2: not JSON"), ('{"domain": "math"}', "prompts2.jsonl:2: got"),
     ('{"domain": "math", "prompt": 3}', '"prompt": "…"'),
+    ('{"domain": "math", "prompt": "w5 \\ud800"}', "prompts2.jsonl:2: got"),
+    ('{"domain": "a\\u001b[31m", "prompt": "w5"}', "the domain a short name"),
 ])
 def test_a_prompt_that_is_none(world: Path, line: str, said: str) -> None:
     path = world / "prompts2.jsonl"

@@ -200,6 +200,8 @@ def test_prompts_name_the_line_that_is_wrong(tmp_path: Path) -> None:
         read_prompts([tmp_path / "gone"])
     with pytest.raises(InputError, match="held-out share 1"):
         read_prompts([path], held_out=1)
+    path.write_text('{"domain": "math", "prompt": "one\u2028line"}\r\n', encoding="utf-8", newline="")
+    assert "one\u2028line" in read_prompts([path])[0].text
 
 
 # -- opening -----------------------------------------------------------------------------------------------------------

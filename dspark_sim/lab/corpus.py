@@ -29,6 +29,7 @@ SPLITS = ("train", "held-out")
 # A base model has no chat template; "code" is for tasks in prose: a prompt that holds a "def" already stays as it is.
 TEMPLATES = {"math": "Problem: {}\n\nSolution:", "chat": "Question: {}\n\nAnswer:", "code": '"""{}"""\n\ndef'}
 FORMAT = "dspark-sim corpus 1"
+LONGEST_DOMAIN = 80  # a scenario's names have 100 characters
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def read_prompts(paths: Sequence[Path], held_out: float = 0.2, seed: int = 0) ->
         if not path.is_file():
             raise InputError("no such file", file=path, allowed="a JSONL file with keys domain and prompt")
         try:
-            lines = path.read_text(encoding="utf-8").splitlines()
+            lines = path.read_text(encoding="utf-8").split("\n")  # not splitlines: JSON may hold U+2028 and U+0085
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"cannot be read ({error})", file=path) from None
         for number, line in enumerate(lines, 1):
@@ -83,10 +84,10 @@ def read_prompts(paths: Sequence[Path], held_out: float = 0.2, seed: int = 0) ->
                 row = json.loads(line)
             except (ValueError, RecursionError):
                 raise InputError("not JSON", file=path, line=number) from None
-            if not isinstance(row, dict) or not all(isinstance(row.get(k), str) and row[k].strip()
-                                                    for k in ("domain", "prompt")):
+            if not isinstance(row, dict) or not all(_is_text(row.get(k)) for k in ("domain", "prompt")) or not (
+                    row["domain"].isprintable() and len(row["domain"]) <= LONGEST_DOMAIN):
                 raise InputError(f"got {shown(row)}", file=path, line=number,
-                                 allowed='{"domain": "math", "prompt": "…"}')
+                                 allowed='{"domain": "math", "prompt": "…"}, the domain a short name')
             rows.append((row["domain"], row["prompt"]))
     if not rows:
         raise InputError("no prompts", file=paths[0] if paths else None)
@@ -96,6 +97,11 @@ def read_prompts(paths: Sequence[Path], held_out: float = 0.2, seed: int = 0) ->
         own = [i for i, (d, _) in enumerate(rows) if d == domain]
         out |= set(rng.permutation(own)[: max(1, round(held_out * len(own)))].tolist())
     return [Prompt(i, d, _framed(d, text), i in out) for i, (d, text) in enumerate(rows)]
+
+
+def _is_text(value: Any) -> bool:
+    """Some words, in characters that UTF-8 has (JSON can name halves of surrogate pairs)."""
+    return isinstance(value, str) and bool(value.strip()) and not any("\ud800" <= c <= "\udfff" for c in value)
 
 
 def _framed(domain: str, text: str) -> str:
@@ -135,7 +141,7 @@ def corpus_facts(folder: Path) -> dict[str, Any]:
     path = folder / "corpus.json"
     try:
         facts = json.loads(path.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise InputError("no corpus", file=path, allowed="a folder that `dspark-sim trace sample` wrote") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise InputError(f"format {shown(facts.get('format') if isinstance(facts, dict) else facts)}", file=path,
