@@ -119,6 +119,8 @@ def test_layers_and_vocabulary(store: FeatureStore) -> None:
     ids = draft_vocabulary_of(store, 10)
     assert len(ids) == 10
     assert (ids.diff() > 0).all()
+    with pytest.raises(InputError, match="--draft-vocabulary: got 65; allowed: up to 64"):
+        draft_vocabulary_of(store, 65)
     with pytest.raises(InputError, match="layers \\[1\\] are not in the store"):
         store.columns((1, 2))
 
@@ -138,6 +140,17 @@ def test_a_damaged_part_is_named(target: Target, tmp_path: Path) -> None:
     part.unlink()
     build_store(target, corpus, tmp_path / "s", (0, 3))
     assert len(FeatureStore(tmp_path / "s")) == 12
+
+
+def test_responses_without_an_anchor_are_left_out(target: Target, tmp_path: Path) -> None:
+    corpus = corpus_of(target, tmp_path / "c", documents=2, parts=1)
+    sizes = ((5, 1), (1100, 9))  # one token; a prompt that fills all that a sequence keeps
+    write_part(corpus, 1, [Document(9, "math", "train", np.full(p, 7), np.full(r, 8), False) for p, r in sizes])
+    build_store(target, corpus, tmp_path / "s", (0, 3))
+    assert len(FeatureStore(tmp_path / "s")) == 2
+    (tmp_path / "s" / "part-00000.safetensors").unlink()
+    with pytest.raises(InputError, match="no response of two tokens or more"):
+        FeatureStore(tmp_path / "s")
 
 
 # -- training -----------------------------------------------------------------------------------------------------
@@ -205,6 +218,10 @@ def test_other_settings_are_refused(target: Target, store: FeatureStore, tmp_pat
     with pytest.raises(InputError, match=r"settings\.learning_rate: this checkpoint was made with 0\.001, now 0\.5"):
         train(drafter, store, TrainSettings(steps=2, sequences=2, anchors=2, precision="float32", learning_rate=0.5),
               checkpoint=state)
+    other = new_drafter(target, "dflash", block_size=3, layer_ids=(0, 2, 3))
+    other.draft_ids = other.draft_ids.flip(0)  # as another corpus would choose it: rows mean other tokens
+    with pytest.raises(InputError, match=r"data\.draft_vocabulary: this checkpoint was made with"):
+        train(other, store, TrainSettings(steps=2, sequences=2, anchors=2, precision="float32"), checkpoint=state)
     state.write_bytes(state.read_bytes()[:50])
     with pytest.raises(InputError, match="damaged training checkpoint"):
         train(drafter, store, TrainSettings(steps=2), checkpoint=state)

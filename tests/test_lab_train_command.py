@@ -26,7 +26,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     target = tiny_target("gemma3", tokenizer=True)
     save_target(target, folder / "target")
+    target.name = "target"  # as its folder
     corpus_of(target, folder / "corpus")
+    target.name = "another"
+    corpus_of(target, folder / "foreign")
     return folder
 
 
@@ -80,6 +83,7 @@ def test_kill_9_and_again(world: Path) -> None:
     (["trace", "train", "dsprk"], "did you mean 'dspark'"),
     (["--target", "gemma-3-270"], "did you mean 'gemma-3-270m'"),
     (["--corpus", "nowhere"], "no corpus"),
+    (["--learning-rate", "nan"], "Invalid value for '--learning-rate'"),
     (["--target-layers", "0,x"], "--target-layers: got '0,x'"),
     (["--target-layers", "0,9"], "target_layer_ids [0, 3, 9]; allowed: rising numbers from -1 to 3"),
     (["--head", "lstm"], "--head: got 'lstm'"),
@@ -97,3 +101,9 @@ def test_mistakes_are_one_sentence(world: Path, change: list[str], said: str) ->
     assert said in result.output
     assert "Traceback" not in result.output
     assert not (world / "never").exists()
+
+
+def test_responses_of_another_target_are_refused(world: Path) -> None:
+    result = CliRunner().invoke(app, [*_train(world, "never", 5), "--corpus", str(world / "foreign")])
+    assert result.exit_code == 2
+    assert "target: target 'target'; allowed: 'another', which wrote these responses" in result.output

@@ -47,6 +47,8 @@ def train_command(
     where = device_named(device)
     model = load_target(target, device=where, dtype=precision, tokenizer=True)
     every = tuple(sorted({*(layer_ids or default_layers(model.layers)), model.layers - 1}))
+    for folder in (corpus,) if validation is None else (corpus, validation):
+        _written_by(model, folder)
     store = _store(model, corpus, corpus / "features", every, "train")
     held = None if validation is None else _store(model, validation, validation / "features", every, "held-out")
     ids = None if draft_vocabulary >= model.vocab_size else draft_vocabulary_of(store, draft_vocabulary)
@@ -90,6 +92,16 @@ def _kept_apart(train: Sequence[Document], held: Sequence[Document], where: Path
     if both:
         raise InputError(f"{both} of its {len(held)} held-out responses answer prompts of the training corpus",
                          file=where, key="--validation", allowed="corpora of one --split-seed and one --held-out share")
+
+
+def _written_by(model: Any, corpus: Path) -> None:
+    """Raises InputError where another target wrote the responses: its token ids may mean something else."""
+    from dspark_sim.lab.corpus import corpus_facts
+
+    wrote = corpus_facts(corpus).get("target")
+    if wrote != model.name:
+        raise InputError(f"target {model.name!r}", file=corpus / "corpus.json", key="target",
+                         allowed=f"{wrote!r}, which wrote these responses")
 
 
 def layers_of(text: str | None) -> tuple[int, ...] | None:

@@ -68,7 +68,15 @@ def expected_mass(target: Target, documents: Sequence[Document], positions: int 
 
 
 def draft_vocabulary_of(store: FeatureStore, size: int) -> Tensor:
-    """(Vd,) token ids, rising: those with the largest mean probability under the target, of up to ``size``."""
+    """(Vd,) token ids, rising: the ``size`` ones with the largest mean probability under the target.
+
+    Raises:
+        InputError: the store knows fewer.
+    """
+    known = len(store.facts["likeliest"])
+    if size > known:
+        raise InputError(f"got {size}", key="--draft-vocabulary", file=store.folder / "store.json",
+                         allowed=f"up to {known}, the likeliest tokens that this store knows; or the whole vocabulary")
     return torch.tensor(store.facts["likeliest"][:size]).sort().values
 
 
@@ -160,7 +168,7 @@ def _facts(folder: Path) -> dict[str, Any]:
         facts: dict[str, Any] = json.loads(path.read_text())
         if facts["format"] != FORMAT:
             raise ValueError(facts["format"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError("no feature store", file=path, allowed="a folder that `dspark-sim trace train` made") from None
     return facts
 
@@ -193,10 +201,10 @@ class FeatureStore:
                 raise TraceError(f"damaged part of a feature store ({error})", file=path,
                                  allowed="delete it: the next run makes it again") from None
             self._where += [(len(self._files), a, b, p)
-                            for a, b, p in zip(start, start[1:], prompt, strict=False) if b - p >= 2]
+                            for a, b, p in zip(start, start[1:], prompt, strict=False) if b - a - p >= 2]
             self._files.append(file)
         if not self._where:
-            raise InputError("the feature store holds no sequences", file=self.folder)
+            raise InputError("the feature store holds no response of two tokens or more", file=self.folder)
 
     def __len__(self) -> int:
         return len(self._where)

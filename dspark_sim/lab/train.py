@@ -7,6 +7,7 @@ thread count).
 
 from __future__ import annotations
 
+import hashlib
 import math
 import time
 from collections.abc import Callable
@@ -181,8 +182,10 @@ def _train(
     own_head = own_head.to(cast)
     log: list[Progress] = []
     first, before = 0, 0.0
+    vocabulary = hashlib.sha256(drafter.draft_ids.cpu().numpy().tobytes()).hexdigest()  # what the rows of a head mean
+    data = {"corpus": store.facts["corpus"], "draft_vocabulary": vocabulary}
     if checkpoint is not None and checkpoint.exists():
-        first, before, log = load_state(checkpoint, trained, optimiser, settings, drafter.config)
+        first, before, log = load_state(checkpoint, trained, optimiser, settings, drafter.config, data)
     columns = store.columns(drafter.config.target_layer_ids)
     started = time.monotonic()
     device = own_head.device
@@ -205,7 +208,7 @@ def _train(
             log.append(evaluate(drafter, validation, own_head, softcap, settings, step=done, seconds=seconds))
             progress(log[-1])
         if checkpoint is not None and (done % settings.checkpoint_every == 0 or done == settings.steps):
-            save_state(checkpoint, trained, optimiser, settings, drafter.config, done, seconds, log)
+            save_state(checkpoint, trained, optimiser, settings, drafter.config, data, done, seconds, log)
     return log
 
 

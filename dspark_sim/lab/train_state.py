@@ -27,17 +27,18 @@ FORMAT = "dspark-sim training 1"
 MAY_CHANGE = {"checkpoint_every", "validate_every"}  # they decide nothing about the weights
 
 
-def _facts(settings: TrainSettings, config: DrafterConfig) -> dict[str, Any]:
+def _facts(settings: TrainSettings, config: DrafterConfig, data: Mapping[str, Any]) -> dict[str, Any]:
     plain = {k: v for k, v in dataclasses.asdict(settings).items() if k not in MAY_CHANGE}
-    facts: dict[str, Any] = json.loads(json.dumps({"settings": plain, "drafter": dataclasses.asdict(config)}))
+    facts: dict[str, Any] = json.loads(json.dumps({"settings": plain, "drafter": dataclasses.asdict(config),
+                                                   "data": dict(data)}))
     return facts
 
 
 def save_state(
     path: Path, trained: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer, settings: TrainSettings,
-    config: DrafterConfig, step: int, seconds: float, log: list[Progress],
+    config: DrafterConfig, data: Mapping[str, Any], step: int, seconds: float, log: list[Progress],
 ) -> None:
-    """Write a checkpoint after ``step`` steps."""
+    """Write a checkpoint after ``step`` steps; ``data`` says what was trained on."""
     from safetensors.torch import save_file
 
     tensors = {f"weight.{n}": p.detach().contiguous() for n, p in trained.items()}
@@ -47,19 +48,19 @@ def save_state(
             if moment in state:
                 tensors[f"{moment}.{name}"] = state[moment].contiguous()
     meta = {"format": FORMAT, "step": step, "seconds": seconds, "log": [dataclasses.asdict(p) for p in log],
-            **_facts(settings, config)}
+            **_facts(settings, config, data)}
     with written_aside(path) as aside:
         save_file(tensors, aside, metadata={"dspark_sim": json.dumps(meta)})
 
 
 def load_state(
     path: Path, trained: Mapping[str, nn.Parameter], optimiser: torch.optim.Optimizer, settings: TrainSettings,
-    config: DrafterConfig,
+    config: DrafterConfig, data: Mapping[str, Any],
 ) -> tuple[int, float, list[Progress]]:
     """Take weights and moments from a checkpoint; returns the step to go on with, seconds spent, and the log.
 
     Raises:
-        InputError: damaged, or of other settings (names the first that differs).
+        InputError: damaged, or of other settings or data (names the first that differs).
     """
     from safetensors import SafetensorError, safe_open
 
@@ -69,15 +70,16 @@ def load_state(
         with safe_open(path, framework="pt") as file:
             meta = json.loads((file.metadata() or {}).get("dspark_sim", "null"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except (SafetensorError, OSError, ValueError) as error:
+    except (SafetensorError, OSError, ValueError, RecursionError) as error:
         raise InputError(f"damaged training checkpoint ({error})", file=path,
                          allowed="delete it to start this drafter again") from None
     if not isinstance(meta, dict) or meta.get("format") != FORMAT:
         raise InputError("not a training checkpoint", file=path, allowed=f"metadata {FORMAT!r}")
-    for part, wanted in _facts(settings, config).items():
+    for part, wanted in _facts(settings, config, data).items():
+        there = meta.get(part, wanted)  # early checkpoints do not tell their data
         for key, value in wanted.items():
-            if meta[part].get(key) != value:
-                raise InputError(f"this checkpoint was made with {shown(meta[part].get(key))}, now {shown(value)}",
+            if there.get(key) != value:
+                raise InputError(f"this checkpoint was made with {shown(there.get(key))}, now {shown(value)}",
                                  file=path, key=f"{part}.{key}", allowed="the same settings, or another folder")
     step = int(meta["step"])
     with torch.no_grad():

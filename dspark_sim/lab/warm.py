@@ -13,7 +13,7 @@ The learning rate that follows must be small against the weights written here (5
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -89,6 +89,9 @@ def _fill(norm: Any, value: float) -> None:
 @torch.no_grad()
 def warm_start(drafter: Drafter, ridge: Ridge) -> None:
     """Write a regression into a fresh drafter (its ``attention_bias`` must be on for the parallel kinds)."""
+    where = drafter.fc.weight.device
+    ridge = replace(ridge, f=ridge.f.to(where), e=ridge.e.to(where), bias=ridge.bias.to(where),
+                    basis=ridge.basis.to(where))
     layers: Any = drafter.layers
     for layer in layers:  # what is still random starts quietly
         layer.mlp.down_proj.weight.mul_(QUIET)
