@@ -68,13 +68,17 @@ def need_of(scenario: Scenario, axis: LoadAxis) -> Need:
         return Need(peak, unit, tuple(hours), False, source)
     if isinstance(arrival, (Diurnal, Piecewise)) and _tells_a_day(arrival):
         curve, _ = rate_of(arrival)
-        rates = np.diff(curve.cumulative(np.linspace(0.0, _DAY, HOURS + 1))) / 3600.0
+        days = _days(arrival)  # of several, every hour is planned at its highest
+        edges = np.linspace(0.0, days * _DAY, days * HOURS + 1)
+        rates = (np.diff(curve.cumulative(edges)) / 3600.0).reshape(days, HOURS).max(axis=0)
         top = float(rates.max())
         if demand.peak_per_s is None:
             peak = top
         name = "diurnal" if isinstance(arrival, Diurnal) else "piecewise"
         burst = f", which rises to {axis.stated:.4g}/s within an hour" if axis.stated > 1.05 * top else ""
-        return Need(peak, unit, tuple((rates / top).tolist()), False, f"{source}; hours of its {name} rate{burst}")
+        several = f", the highest of {days} days" if days > 1 else ""
+        return Need(peak, unit, tuple((rates / top).tolist()), False,
+                    f"{source}; hours of its {name} rate{several}{burst}")
     if isinstance(arrival, Replay) and arrival.log.arrival[-1] - arrival.log.arrival[0] >= _DAY:
         log, counts = arrival.log, np.zeros(HOURS, dtype=np.int64)
         end = _DAY * np.floor((log.arrival[-1] - log.arrival[0]) / _DAY)
@@ -96,3 +100,11 @@ def _tells_a_day(arrival: Diurnal | Piecewise) -> bool:
     if isinstance(arrival, Diurnal):
         return arrival.period_s == _DAY
     return arrival.rates[-1][0] >= _DAY - 3600.0
+
+
+def _days(arrival: Diurnal | Piecewise) -> int:
+    """Days that a rate tells apart; what holds on after the last point counts where it is the highest."""
+    if isinstance(arrival, Diurnal):
+        return 1
+    last, rate = arrival.rates[-1]
+    return int(last // _DAY) + int(last % _DAY > 0 or rate > max((r for _, r in arrival.rates[:-1]), default=0.0))

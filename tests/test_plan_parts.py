@@ -68,6 +68,12 @@ def test_a_day_is_told_by_a_piecewise_rate(tmp_path: Path) -> None:
     assert need.peak == pytest.approx(6.0)
     assert need.hours == pytest.approx([1 / 3] * 8 + [1.0] * 8 + [2 / 3] * 8)
     assert not need.flat
+    for day, days in ((86400 + 9 * 3600, 2), (6 * 86400, 7)):  # growth of the second day, and from the seventh on
+        later = [*rates[:3], [day, 12.0]]
+        scenario = load_scenario(write_queue(tmp_path, {"workload.arrival": {"kind": "piecewise", "rates": later}}))
+        need = need_of(scenario, load_axis(scenario))
+        assert (need.peak, max(need.hours)) == (pytest.approx(12.0), 1.0)
+        assert f"the highest of {days} days" in need.source
     short = [[0, 2.0], [30, 60.0], [31, 2.0]]  # a spike of a second is no day, but it is the peak
     scenario = load_scenario(write_queue(tmp_path, {"workload.arrival": {"kind": "piecewise", "rates": short}}))
     need = need_of(scenario, load_axis(scenario))
