@@ -77,8 +77,10 @@ def validate_live(
 ) -> None:
     """Lay predictions beside a real engine on this machine: the same policies over real models, step times measured
     just before; exit code 1 when an arm fails or changes the text."""
+    from dspark_sim.commands.lab_output import lab_needed
     from dspark_sim.commands.validate_live import validate_live_command
 
+    lab_needed("validate live")
     validate_live_command(
         target, drafter, prompts, arms=arms, concurrency=concurrency, tokens=tokens, temperature=temperature, seed=seed,
         repeat=repeat, requests=requests, longest=max_prompt_tokens, split=split, samples=samples, rounds=rounds,

@@ -106,8 +106,10 @@ def trace_sample(
     threads: Threads = None,
 ) -> None:
     """Responses that a target writes itself: what drafters are trained on and traces are collected from."""
+    from dspark_sim.commands.lab_output import lab_needed
     from dspark_sim.commands.trace_sample import sample_command
 
+    lab_needed("trace sample")
     sample_command(target, prompts, out=out, responses=responses, tokens=tokens, temperature=temperature,
                    held_out=held_out, split=split, split_seed=split_seed, seed=seed, batch=batch, shard=shard,
                    device=device, dtype=dtype, threads=threads)
@@ -152,8 +154,10 @@ def trace_train(
     ] = True,
 ) -> None:
     """Train a drafter; a run that was stopped or killed goes on where it was."""
+    from dspark_sim.commands.lab_output import lab_needed
     from dspark_sim.commands.trace_train import layers_of, train_command
 
+    lab_needed("trace train")
     train_command(kind, target=target, corpus=corpus, out=out, block_size=block_size, layers=layers, head=head,
                   rank=rank, confidence=confidence, draft_vocabulary=draft_vocabulary,
                   layer_ids=layers_of(target_layers), steps=steps, sequences=sequences, anchors=anchors,
@@ -187,8 +191,10 @@ def trace_collect(
     form: Form = Format.table,
 ) -> None:
     """Exact acceptance traces of several drafters over the same responses; a killed run goes on where it was."""
+    from dspark_sim.commands.lab_output import lab_needed
     from dspark_sim.commands.trace_collect import collect_command
 
+    lab_needed("trace collect")
     collect_command(target, drafters, corpus=corpus, out=out, temperature=temperature, split=split, documents=documents,
                     seed=seed, shard=shard, device=device, dtype=dtype, threads=threads, form=form.value)
 

@@ -5,12 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 
 from dspark_sim.commands.output import note
+from dspark_sim.errors import InputError
 
-__all__ = ["counted"]
+__all__ = ["counted", "lab_needed"]
 
+LIBRARIES = ("torch", "transformers", "safetensors")  # the extra lab
 EVERY_S = 60.0  # between two lines
+
+
+def lab_needed(command: str) -> None:
+    """Called before anything of the lab is imported.
+
+    Raises:
+        InputError: the extra ``lab`` is not installed; names what is missing and how to get it.
+    """
+    missing = [name for name in LIBRARIES if find_spec(name) is None]
+    if missing:
+        raise InputError(f"{command} needs {' and '.join(missing)}, which this environment lacks",
+                         allowed="after pip install 'dspark-sim[lab]'")
 
 
 @contextmanager
