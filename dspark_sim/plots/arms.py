@@ -148,8 +148,9 @@ def seen(data: RunData) -> Figure | None:
     if not verified:
         return None
     fig, (left, right) = figure(9.5, 4.2, 1, 2)
-    palette = colours(len(verified))
-    for i, (arm, counts) in enumerate(verified.items()):
+    palette, arms = colours(len(data.arms)), list(data.arms)  # an arm keeps its colour from picture to picture
+    for arm, counts in verified.items():
+        i = arms.index(arm)
         how = {"color": palette[i], "lw": 1.7, "ls": LINES[i % len(LINES)], "marker": MARKERS[i % len(MARKERS)],
                "ms": 6, "label": data.label(arm)}
         k = np.arange(1, counts.shape[0])
