@@ -128,3 +128,22 @@ def test_curves_of_rows_in_any_order() -> None:
     assert got[0].throughput_by is None
     assert got[0].throughput[0] == 1.0
     assert got[0].throughput[1] != got[0].throughput[1]  # null is NaN, never 0
+
+
+def test_a_winner_is_named_only_where_its_interval_says_so() -> None:
+    from types import SimpleNamespace
+    from typing import Any
+
+    from dspark_sim.report.readings import answer
+
+    def reading(arm: str, value: float, gain: float, half: float) -> Any:
+        figure = SimpleNamespace(mean=gain, ci95_low=gain - half, ci95_high=gain + half, half_width=half)
+        return SimpleNamespace(arm=arm, level=50.0, value=value, gain_pct=figure, artefact=False)
+
+    data: Any = SimpleNamespace(rows=[], slas=[])
+    facet: Any = SimpleNamespace(label="")
+    wild, sure = reading("wild", 400.0, 162.5, 192.5), reading("sure", 360.0, 135.4, 72.1)
+    (said,) = answer([(facet, [wild, sure], [])], "base", data)
+    assert "sure serves 360" in said
+    (said,) = answer([(facet, [wild], [])], "base", data)
+    assert "do not tell from nothing" in said

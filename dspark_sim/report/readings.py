@@ -123,6 +123,12 @@ def _gain(r: Reading) -> Cell:
     return Cell(cell.text + ("†" if r.artefact else ""), cell.sort, more, "dim" if r.artefact else cell.tone)
 
 
+def _told(r: Reading) -> bool:
+    """Whether the interval of a gain, where there is one, leaves out 0: only then may a sentence name a winner."""
+    low, high = r.gain_pct.ci95_low, r.gain_pct.ci95_high
+    return low is None or high is None or not low <= 0 <= high
+
+
 def answer(
     readings: Sequence[tuple[Facet, Sequence[Reading], Sequence[Reading]]], baseline: str, data: SweepData
 ) -> list[str]:
@@ -138,9 +144,11 @@ def answer(
             if not levels:
                 continue
             level = wanted[0] if wanted else levels[len(levels) // 2]
-            best = max((r for r in fair if r.level == level), key=lambda r: r.value or 0.0)
+            here = [r for r in fair if r.level == level]
+            best = max([r for r in here if _told(r)] or here, key=lambda r: r.value or 0.0)
             half = best.gain_pct.half_width
             gain = f"{best.gain_pct.mean:+.1f} %" + ("" if half is None else f" (± {half:.1f})")
+            gain += "" if _told(best) else ", which so few replications do not tell from nothing,"
             out.append(where + (
                 f"Where each user gets {level:,.4g} tokens/s, {best.arm} serves {best.value:,.0f} tokens/s per GPU, "
                 f"{gain} against {baseline}." if at_tps else
