@@ -138,9 +138,7 @@ def trace_train(
     steps: Annotated[int, typer.Option("--steps", min=1, help="Optimiser steps.")] = 1500,
     sequences: Annotated[int, typer.Option("--sequences", min=1, help="Responses per step.")] = 8,
     anchors: Annotated[int, typer.Option("--anchors", min=1, help="Blocks per response.")] = 16,
-    learning_rate: Annotated[
-        float, typer.Option("--learning-rate", min=1e-9, max=1, help="Peak; warm-up, then a cosine.")
-    ] = 5e-4,
+    learning_rate: Annotated[float, typer.Option("--learning-rate", min=1e-9, max=1, help="Peak of the rate.")] = 5e-4,
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**32, help="Of weights and batches.")] = 0,
     precision: Annotated[str, typer.Option("--precision", help="float32 or bfloat16.")] = "bfloat16",
     validation: Annotated[
