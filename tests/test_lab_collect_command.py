@@ -110,6 +110,8 @@ def test_shards_share_the_work_and_the_last_one_writes(place: Path, tmp_path: Pa
 def test_fewer_documents_of_every_domain(place: Path, tmp_path: Path) -> None:
     assert collected(place, tmp_path / "traces", "--documents", "4", "--split", "all").exit_code == 0
     assert sorted(load_trace(tmp_path / "traces" / "mtp.parquet").domain) == ["chat", "chat", "math", "math"]
+    assert collected(place, tmp_path / "one", "--documents", "1", "--split", "all").exit_code == 0
+    assert load_trace(tmp_path / "one" / "mtp.parquet").documents == 1, "at most so many"
 
 
 def test_mistakes_are_sentences(place: Path, tmp_path: Path) -> None:
@@ -134,6 +136,12 @@ def test_mistakes_are_sentences(place: Path, tmp_path: Path) -> None:
         assert words in done.stderr, done.stderr
     assert not list((tmp_path / "x").rglob("*.parquet"))
     assert collected(place, tmp_path / "y").exit_code == 0
+    (tmp_path / "bare").mkdir()
+    facts = json.loads((place / "corpus" / "corpus.json").read_text())
+    for text, words in ((json.dumps({k: v for k, v in facts.items() if k != "temperature"}), "temperature: is missing"),
+                        ("[" * 100_000, "no corpus")):
+        (tmp_path / "bare" / "corpus.json").write_text(text)
+        assert words in collected(place, tmp_path / "x", **{"--corpus": tmp_path / "bare"}).stderr
     changed = collected(place, tmp_path / "y", "--seed", "4")
     assert changed.exit_code == 2
     assert "seed is 4, was 0" in changed.stderr

@@ -188,7 +188,8 @@ def test_points_of_another_measurement_are_not_mixed_in(tmp_path: Path, config: 
         with pytest.raises(InputError, match=said):
             measure(request_of(config, **changes), tmp_path / "made", QUIET)
     assert points_path(tmp_path / "made").read_bytes() == before
-    for text in ("something else\n", "something else", '{"format": "no"}\n', '{"format": "dspark-sim timed points 1", '
+    for text in ("something else\n", "something else", "[" * 100_000 + "\n", '{"format": "no"}\n',
+                 '{"format": "dspark-sim timed points 1"}\n', '{"format": "dspark-sim timed points 1", '
                  '"about": {}}\n{"part": 1}\n'):
         (tmp_path / "x.jsonl").write_text(text)
         with pytest.raises(InputError, match="holds"):

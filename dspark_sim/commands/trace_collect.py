@@ -35,6 +35,9 @@ def collect_command(
 
     folders, part = _named(drafters), shard_of(shard)
     facts = corpus_facts(corpus)
+    for key in ("target", "temperature", "dtype", "seed", "prompts_sha256"):
+        if key not in facts:
+            raise InputError("is missing", file=corpus / "corpus.json", key=key, allowed="as `trace sample` wrote it")
     heat = float(facts["temperature"]) if temperature is None else temperature
     if heat != facts["temperature"]:
         raise InputError(f"got {heat:g}", key="--temperature", allowed=f"{facts['temperature']:g}: the responses in "
@@ -105,6 +108,8 @@ def _chosen(texts: list[Document], most: int | None, seed: int) -> list[Document
     for domain in dict.fromkeys(t.domain for t in texts):
         own = [i for i, t in enumerate(texts) if t.domain == domain]
         chosen += rng.permutation(own)[: max(1, round(most * len(own) / len(texts)))].tolist()
+    if len(chosen) > most:  # rounding, and domains that have one each
+        chosen = rng.permutation(chosen)[:most].tolist()
     return [texts[i] for i in sorted(chosen)]
 
 

@@ -102,7 +102,7 @@ class Part:
                                    column.flatten().to_numpy().reshape(len(column), -1))
             return cls(table.column("document").to_numpy(), out["accepted"], out["confidence"],
                        out["draft_probability"], facts["coverage"], Surprise(**facts["surprise"]), facts["seconds"])
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+        except (pa.ArrowException, OSError, AttributeError, KeyError, TypeError, ValueError) as error:
             raise TraceError(f"damaged part of a collection ({str(error).splitlines()[0]})", file=path,
                              allowed="delete it: the next run makes it again") from None
 
@@ -130,7 +130,7 @@ class Parts:
                 path.write_text(json.dumps(facts, indent=1, sort_keys=True) + "\n")
         try:
             there = json.loads(index.read_text())
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             there = {}
         for key, value in json.loads(json.dumps(facts)).items():
             if not isinstance(there, dict) or there.get(key) != value:

@@ -73,7 +73,7 @@ class Pieces:
         path = self.path(name)
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise InputError("damaged", file=path, allowed="delete it: the next run makes it again")

@@ -90,10 +90,10 @@ class PointsFile:
             return
         try:
             head = json.loads(lines[0])
-            if not isinstance(head, dict) or head.get("format") != FORMAT:
+            if not isinstance(head, dict) or head.get("format") != FORMAT or not isinstance(head.get("about"), dict):
                 raise ValueError("its first line is no header")
             points = [TimedPoint(**json.loads(line)) for line in lines[1:]]
-        except (ValueError, TypeError) as problem:
+        except (ValueError, TypeError, RecursionError) as problem:
             raise InputError(f"holds no timed points ({shown(str(problem))})", file=self.path,
                              allowed=allowed) from None
         for key, value in self.about.items():
