@@ -107,3 +107,24 @@ def test_responses_of_another_target_are_refused(world: Path) -> None:
     result = CliRunner().invoke(app, [*_train(world, "never", 5), "--corpus", str(world / "foreign")])
     assert result.exit_code == 2
     assert "target: target 'target'; allowed: 'another', which wrote these responses" in result.output
+
+
+def test_fewer_layers_than_the_store_has_are_taken_from_it(world: Path) -> None:
+    assert CliRunner().invoke(app, _train(world, "all", 2, "--no-plots")).exit_code == 0
+    args = [a if a != "0,2,3" else "2,3" for a in _train(world, "fewer", 2, "--no-plots")]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 0, result.output
+    assert load_drafter(world / "fewer", target=tiny_target("gemma3")).config.target_layer_ids == (2, 3)
+
+
+def test_text_of_another_temperature_is_refused(world: Path) -> None:
+    import json
+    import shutil
+
+    shutil.copytree(world / "corpus", world / "cool", ignore=shutil.ignore_patterns("features"))
+    facts = json.loads((world / "cool" / "corpus.json").read_text())
+    (world / "cool" / "corpus.json").write_text(json.dumps(facts | {"temperature": 0.6}))
+    args = [a if a != str(world / "corpus") else str(world / "cool") for a in _train(world, "never", 2)]
+    result = CliRunner().invoke(app, args)
+    assert result.exit_code == 2
+    assert "temperature: sampled at temperature 0.6" in result.output

@@ -29,7 +29,7 @@ def train_command(
 ) -> None:
     """Compute features that are missing, train (or go on training), write the checkpoint, its log and loss curve."""
     from dspark_sim.lab.checkpoint import save_drafter
-    from dspark_sim.lab.corpus import read_corpus
+    from dspark_sim.lab.corpus import corpus_facts, read_corpus
     from dspark_sim.lab.drafters.config import HEADS, KINDS
     from dspark_sim.lab.features import draft_vocabulary_of
     from dspark_sim.lab.setup import default_layers, fold_scale, new_drafter
@@ -41,12 +41,16 @@ def train_command(
     _one_of(head, HEADS, "--head")
     _one_of(precision, ("bfloat16", "float32"), "--precision")
     trained_on = read_corpus(corpus, split="train")  # says what is missing before a model is opened
+    heat = corpus_facts(corpus).get("temperature", 1.0)
+    if heat != 1:
+        raise InputError(f"sampled at temperature {heat:g}", file=corpus / "corpus.json", key="temperature",
+                         allowed="1: the losses compare with the target's own probabilities")
     if validation is not None:
         _kept_apart(trained_on, read_corpus(validation, split="held-out"), validation)
     set_threads(threads)
     where = device_named(device)
     model = load_target(target, device=where, dtype=precision, tokenizer=True)
-    every = tuple(sorted({*(layer_ids or default_layers(model.layers)), model.layers - 1}))
+    every = _layers_kept(corpus, {*(layer_ids or default_layers(model.layers)), model.layers - 1})
     for folder in (corpus,) if validation is None else (corpus, validation):
         _written_by(model, folder)
     store = _store(model, corpus, corpus / "features", every, "train")
@@ -116,6 +120,14 @@ def layers_of(text: str | None) -> tuple[int, ...] | None:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise InputError(f"got {text!r}", key="--target-layers", allowed="numbers, as in 1,5,9,13,17") from None
+
+
+def _layers_kept(corpus: Path, wanted: set[int]) -> tuple[int, ...]:
+    """The layers of the corpus's feature store where it has all that are wanted, else those."""
+    from dspark_sim.lab.features import stored_layers
+
+    kept = stored_layers(corpus / "features")
+    return kept if wanted <= set(kept) else tuple(sorted(wanted))
 
 
 def _store(model: Any, corpus: Path, folder: Path, layer_ids: tuple[int, ...], split: str) -> Any:

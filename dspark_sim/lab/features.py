@@ -25,7 +25,7 @@ from dspark_sim.errors import InputError, TraceError, shown
 from dspark_sim.lab.corpus import Document, corpus_facts, read_part
 from dspark_sim.lab.target import Target
 
-__all__ = ["FeatureStore", "Sequenced", "build_store", "draft_vocabulary_of", "expected_mass"]
+__all__ = ["FeatureStore", "Sequenced", "build_store", "draft_vocabulary_of", "expected_mass", "stored_layers"]
 
 FORMAT = "dspark-sim features 1"
 LONGEST = 1024  # tokens of prompt and response that a training sequence keeps
@@ -171,6 +171,11 @@ def _facts(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise InputError("no feature store", file=path, allowed="a folder that `dspark-sim trace train` made") from None
     return facts
+
+
+def stored_layers(folder: Path) -> tuple[int, ...]:
+    """Layers of a store; none if there is no store yet."""
+    return tuple(_facts(folder)["layer_ids"]) if (folder / "store.json").exists() else ()
 
 
 class FeatureStore:

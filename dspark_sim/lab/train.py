@@ -80,7 +80,6 @@ class Progress:
 
 def batch_loss(
     drafter: Drafter, batch: Batch, head: Tensor, softcap: float | None, weights: LossWeights, precision: str,
-    temperature: float = 1.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Loss of a batch, teacher-forced along the text.
 
