@@ -25,6 +25,7 @@ SHELF = ROOT / "acceptance_traces"
 SETS = {1.0: "gemma-3-270m", 0.6: "gemma-3-270m-t0.6"}
 ORDER = ("dspark", "dspark-2layer", "dflash", "eagle3", "mtp")
 DOMAINS = ("math", "code", "chat")
+FEW = 100  # rounds
 Array = npt.NDArray[Any]
 
 
@@ -40,6 +41,17 @@ def walked(trace: AcceptanceTrace, domain: str) -> Array:
 def conditional(accepted: Array, G: int) -> list[float]:
     """c_1 … c_G."""
     return [float((accepted > k).sum() / max(1, (accepted >= k).sum())) for k in range(G)]
+
+
+def later(accepted: Array, G: int) -> float:
+    """Share of the tokens 2 … G kept, of those that were reached: their conditional acceptances, pooled."""
+    kept = sum(int((accepted > k).sum()) for k in range(1, G))
+    return kept / max(1, sum(int((accepted >= k).sum()) for k in range(1, G)))
+
+
+def seldom(accepted: Array, G: int) -> list[bool]:
+    """Which positions too few rounds reach to print a share of them."""
+    return [int((accepted >= k).sum()) < FEW for k in range(G)]
 
 
 def length(accepted: Array) -> float:
@@ -79,8 +91,8 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return "\n".join([row(*head), row(*["---"] * len(head)), *(row(*r) for r in rows)])
 
 
-def dots(values: Sequence[float]) -> str:
-    return " ".join(f"{v:.2f}".lstrip("0") if v < 1 else f"{v:.2f}" for v in values)
+def dots(values: Sequence[float], hidden: Sequence[bool]) -> str:
+    return " ".join("–" if no else f"{v:.2f}".lstrip("0") for v, no in zip(values, hidden, strict=True))
 
 
 def acceptance_section(traces: dict[str, AcceptanceTrace]) -> str:
@@ -90,7 +102,8 @@ def acceptance_section(traces: dict[str, AcceptanceTrace]) -> str:
             accepted = walked(trace, domain)
             point, low, high = interval(trace, domain)
             everywhere = length(trace.accepted[trace.rows(domain)].astype(np.int64))
-            rows.append((name, domain, dots(conditional(accepted, trace.block_size)),
+            G = trace.block_size
+            rows.append((name, domain, dots(conditional(accepted, G), seldom(accepted, G)),
                          f"{point:.2f} ({low:.2f} to {high:.2f})", f"{everywhere:.2f}", f"{len(accepted):,}"))
     return table(("drafter", "domain", "c_1 … c_γ, walked", "τ walked (95 %)", "τ at all positions", "rounds"), rows)
 
@@ -103,10 +116,11 @@ def paired_section(traces: dict[str, AcceptanceTrace], pairs: Sequence[tuple[str
         a, b = traces[first], traces[second]
         for domain in DOMAINS:
             point, low, high = interval(a, domain, b)
-            late = [float(np.mean(conditional(walked(t, domain), t.block_size)[4:])) for t in (a, b)]
+            late = [later(walked(t, domain), t.block_size) for t in (a, b)]
             rows.append((f"{first} − {second}", domain, f"{point:+.3f} ({low:+.3f} to {high:+.3f})",
                          f"{late[0]:.2f} against {late[1]:.2f}"))
-    return table(("pair", "domain", "difference of τ (95 %, paired by document)", "mean of c_5 … c_7"), rows)
+    return table(("pair", "domain", "difference of τ (95 %, paired by document)", "tokens 2 … 7 kept where reached"),
+                 rows)
 
 
 def histogram_section(traces: dict[str, AcceptanceTrace]) -> str:
@@ -172,8 +186,10 @@ def pictures(sets: dict[float, dict[str, AcceptanceTrace]], logs: dict[str, list
     for line, (temperature, traces) in enumerate(sets.items()):
         for ax, domain in zip(axes[3 * line:3 * line + 3], DOMAINS, strict=True):
             for i, (name, trace) in enumerate(traces.items()):
-                k = np.arange(1, trace.block_size + 1)
-                ax.plot(k, conditional(walked(trace, domain), trace.block_size), color=colours(5)[i],
+                accepted = walked(trace, domain)
+                shown = [k for k, no in enumerate(seldom(accepted, trace.block_size)) if not no]
+                share = conditional(accepted, trace.block_size)
+                ax.plot([k + 1 for k in shown], [share[k] for k in shown], color=colours(5)[i],
                         ls=LINES[i % len(LINES)], marker=MARKERS[i], ms=5, lw=1.5, label=name)
             ax.set_title(f"{domain}, T = {temperature:g}")
         axes[3 * line].set_ylabel("P(k accepted | 1..k−1 accepted)")
