@@ -195,7 +195,7 @@ def pictures(sets: dict[float, dict[str, AcceptanceTrace]], logs: dict[str, list
         axes[3 * line].set_ylabel("P(k accepted | 1..k−1 accepted)")
     for ax in axes[-3:]:
         ax.set_xlabel("draft token k")
-    axes[0].legend(fontsize=7.5)
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8)
     finish(fig, "How does acceptance change along a draft block? Held-out rounds as decoded",
            ["acceptance_traces/gemma-3-270m and gemma-3-270m-t0.6; the paper's Figure 2 asks the same of Qwen3-4B."])
     save(fig, into / "lab-acceptance.png")
