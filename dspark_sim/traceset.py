@@ -115,9 +115,8 @@ def trace_sha256(reference: str, drafters: Iterable[str] | None = None, base: Pa
 
 
 def list_traces() -> dict[str, list[str]]:
-    """Target -> drafters of every trace set on the shelf."""
-    found = (_read(path) for path in _shelf().values())
-    return {s.target: list(s.drafters) for s in found}
+    """Name on the shelf -> drafters of every trace set there (one target may have several, by temperature)."""
+    return {name: list(_read(path).drafters) for name, path in _shelf().items()}
 
 
 def find_traces(reference: str, base: Path | None = None) -> TraceSet:

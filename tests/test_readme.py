@@ -72,7 +72,8 @@ def test_pictures_and_links_exist(name: str) -> None:
         assert path.is_file(), f"{name}: no picture {picture}; {RENEW}"
         assert path.read_bytes().startswith(b"\x89PNG")
         assert path.stat().st_size <= MAX_IMAGE, f"{picture} is too large"
-        whole_page = re.search(r"^\*Written by `dspark-sim [^`]+`", text, re.MULTILINE)  # a command makes all of it
+        command = r"^\*Written by `(?:dspark-sim|python tools/lab_report\.py)[^`]*`"
+        whole_page = re.search(command, text, re.MULTILINE)  # a command makes all of it
         assert whole_page or path.relative_to(ROOT).as_posix() in made, f"{name}: say which command makes {picture}"
     for link in re.findall(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)", text):
         target, _, anchor = link.partition("#")

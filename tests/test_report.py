@@ -151,12 +151,12 @@ def test_every_input_has_its_provenance(folder: Path, page: str) -> None:
 def test_pictures_have_alt_texts_and_captions(page: str) -> None:
     read = Reader(page)
     pictures = read.named("img")
-    assert len(pictures) == 9
+    assert len(pictures) == 10
     for picture in pictures:
         assert len(str(picture["alt"])) > 40
         assert not str(picture["alt"]).startswith("Picture ")
         assert int(str(picture["width"])) > 500
-    assert len(read.named("figcaption")) == 9
+    assert len(read.named("figcaption")) == 10
     assert "tok/s/GPU, " in str(pictures[0]["alt"])
     assert "no-spec" in str(pictures[0]["alt"])
 
@@ -191,7 +191,7 @@ def test_run_writes_its_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     scenario = make(tmp_path)
     dspark_sim.run(scenario, tmp_path / "drawn", plots=True, overrides={"replications": 1})
     drawn = (tmp_path / "drawn" / "report.html").read_text(encoding="utf-8")
-    assert len(Reader(drawn).named("img")) == len(list((tmp_path / "drawn" / "plots").glob("*.png"))) == 9
+    assert len(Reader(drawn).named("img")) == len(list((tmp_path / "drawn" / "plots").glob("*.png"))) == 10
     assert "one replication: no interval can be given" in Reader(drawn).words
     (again,) = write_report(tmp_path / "drawn", tmp_path / "again.html")
     assert again.read_text(encoding="utf-8") == drawn
@@ -203,7 +203,7 @@ def test_a_trace_that_changed_is_named_not_drawn(tmp_path: Path) -> None:
     replace(load_trace(path), provenance={"source": "another test"}).save(path)
     (report,) = write_report(tmp_path / "out")
     read = Reader(report.read_text(encoding="utf-8"))
-    assert len(read.named("img")) == 7
+    assert len(read.named("img")) == 8
     assert "the trace that the run used cannot be read any more (it has changed since)" in read.words
 
 

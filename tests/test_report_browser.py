@@ -109,7 +109,7 @@ def test_fits_and_is_quiet(page: Path, tmp_path: Path, width: int) -> None:
     assert got["requests"] == []
     assert got["content"] <= width, got["wide"]  # type: ignore[operator]
     assert got["wide"] == []
-    assert len(got["pictures"]) == 9  # type: ignore[arg-type]
+    assert len(got["pictures"]) == 10  # type: ignore[arg-type]
     assert all(w > 500 for w in got["pictures"])  # type: ignore[attr-defined]
     if width == PHONE:
         assert got["scrolls"] is True  # the wide table scrolls inside its frame

@@ -24,8 +24,10 @@ def spec_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_shelf() -> None:
+    recorded = ["dflash", "dspark-2layer", "dspark", "eagle3", "mtp"]
     assert list_traces() == {
         "deepseek-v4": ["dspark-5", "dspark-7", "mtp"], "qwen3-4b": ["dspark", "dflash", "eagle3"],
+        "gemma-3-270m": recorded, "gemma-3-270m-t0.6": recorded,
     }
     spec = find_traces("qwen3-4b").spec
     assert spec is not None
