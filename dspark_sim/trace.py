@@ -11,9 +11,7 @@ Shapes: P text positions, D documents, G block size.
 from __future__ import annotations
 
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,6 +20,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from dspark_sim.atomic import written_aside
 from dspark_sim.errors import TraceError, shown
 
 __all__ = ["KINDS", "AcceptanceTrace", "TraceKind", "calibrate", "load_trace"]
@@ -206,17 +205,8 @@ class AcceptanceTrace:
         table = pa.table({k: pa.array(v) for k, v in columns.items()}).replace_schema_metadata(
             {"dspark_sim": json.dumps(meta, sort_keys=True)}
         )
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        os.close(handle)
-        try:
+        with written_aside(path) as aside:
             pq.write_table(table, aside, compression="zstd")
-            os.chmod(aside, 0o644)
-            os.replace(aside, path)
-        except BaseException:
-            Path(aside).unlink(missing_ok=True)
-            raise
 
 
 def _words(data: Any) -> Iterator[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from dspark_sim.atomic import written_aside
 from dspark_sim.commands.local import announce, refuse_local
 from dspark_sim.commands.output import emit, emit_console, note
 from dspark_sim.commands.run import overrides_of
@@ -64,9 +65,8 @@ def rank_command(
 
 
 def _write(path: Path, text: str) -> None:
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)
+    with written_aside(path) as aside:
+        aside.write_text(text, encoding="utf-8")
 
 
 def _numbers(text: str) -> list[float]:

@@ -199,9 +199,9 @@ def _writable(path: Path) -> None:
 
 def _write_docs(path: Path, results: Sequence[CaseResult], folder: Path) -> None:
     """The page, and beside it the pictures, under ``img/``."""
-    import os
     import shutil
 
+    from dspark_sim.atomic import written_aside
     from dspark_sim.validate_page import page
 
     pictures: dict[str, str] = {}
@@ -212,9 +212,8 @@ def _write_docs(path: Path, results: Sequence[CaseResult], folder: Path) -> None
             target.parent.mkdir(exist_ok=True)
             shutil.copyfile(drawn, target)
             pictures[result.case.name] = f"img/{target.name}"
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(page(results, pictures), encoding="utf-8", newline="\n")
-    os.replace(aside, path)
+    with written_aside(path) as aside:
+        aside.write_text(page(results, pictures), encoding="utf-8", newline="\n")
 
 
 @contextmanager
