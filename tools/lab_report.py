@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dspark_sim.calibration import fit_scale_bias, fit_sts, quality
+from dspark_sim.plots.tracedata import reached
 from dspark_sim.trace import AcceptanceTrace, load_trace
 from dspark_sim.trace_calibrate import split_documents, walk_rows
 
@@ -40,7 +41,7 @@ def walked(trace: AcceptanceTrace, domain: str) -> Array:
 
 def conditional(accepted: Array, G: int) -> list[float]:
     """c_1 … c_G."""
-    return [float((accepted > k).sum() / max(1, (accepted >= k).sum())) for k in range(G)]
+    return [float(share) for share in reached(accepted, G)]
 
 
 def later(accepted: Array, G: int) -> float:
